@@ -478,7 +478,8 @@ struct dapls_ib : Types, port_traits {
     /// Ends a region to which no window is or will be bound. On return the remote key is dead, and
     /// nothing is received into the memory any more: a message for a receive that was posted with
     /// the local key fails with LOCAL_PROTECTION, also one that had come in part, and breaks the
-    /// connection. Until then such a receive keeps its place. Control.
+    /// connection. Until then such a receive keeps its place. The same goes for the sink of an RDMA
+    /// read; a send or write that has not left takes no later bytes from its memory. Control.
     static void dapls_ib_mr_deregister(mr &) = delete;
 
     // --- completion queue ---

@@ -113,6 +113,77 @@ DAT_RETURN recv_into(test_endpoint &own, const DAT_LMR_TRIPLET &where, std::uint
     return dat_ep_post_recv(own.ep, 1, &segment, cookie_of(cookie), DAT_COMPLETION_DEFAULT_FLAG);
 }
 
+constexpr std::uint8_t as_posted = 0x11;   ///< fills memory that requests use
+constexpr std::uint8_t after_free = 0xdd;  ///< overwrites that memory after its free
+constexpr std::uint8_t not_written = 0x5a; ///< fills memory that requests are to write
+
+DAT_RETURN send_from(test_endpoint &own, DAT_LMR_TRIPLET from, std::uint64_t cookie)
+{
+    return dat_ep_post_send(own.ep, 1, &from, cookie_of(cookie), DAT_COMPLETION_DEFAULT_FLAG);
+}
+
+/// Two connected endpoints. A message without a receive, and a request behind it that uses memory
+/// of the sender, which is freed then: the request is held up until let_go().
+struct held_up {
+    enum { message = 1, held = 2 };
+
+    held_up(adapter &ia, std::size_t size) : pair(ia, options(size)), gone(ia, by.pz, size)
+    {
+        gone.set_all(as_posted);
+        to.memory.set_all(not_written);
+        MUST(by.send(0, 64, message));
+    }
+    /// The consumer uses the memory for something else.
+    void free_memory()
+    {
+        gone.free();
+        gone.set_all(after_free);
+    }
+    /// Returns how the request behind the message ends.
+    DAT_DTO_COMPLETION_EVENT_DATA let_go()
+    {
+        // A transport without flow control has ended the connection: receives come back flushed.
+        (void)to.recv(to.memory.bytes.size() - 64, 64, message);
+        CHECK(next_dto(by.request_evd).user_cookie.as_64 == message);
+        const auto done = next_dto(by.request_evd);
+        CHECK(done.user_cookie.as_64 == held);
+        CHECK(stays_empty(by.request_evd, milliseconds(1)));
+        return done;
+    }
+    /// The request has failed because of its memory, and ends the connection.
+    void expect_lost(const DAT_DTO_COMPLETION_EVENT_DATA &done)
+    {
+        CHECK(done.status != DAT_DTO_SUCCESS);
+        if (the_settings().promised("local_protection"))
+            CHECK(done.status == DAT_DTO_ERR_LOCAL_PROTECTION);
+        expect_broken(by, to, done.status == DAT_DTO_ERR_LOCAL_PROTECTION);
+    }
+    bool peer_has_seen(std::uint8_t value) const
+    {
+        const std::vector<std::uint8_t> there = to.memory.copy();
+        return std::find(there.begin(), there.end(), value) != there.end();
+    }
+
+    static endpoint_options options(std::size_t size)
+    {
+        endpoint_options roomy;
+        roomy.bytes = size + 64;
+        return roomy;
+    }
+
+    connected_pair pair;
+    test_endpoint &by = pair.active;
+    test_endpoint &to = pair.passive;
+    region gone;
+};
+
+/// Sizes of messages: within one packet, in several, and more than a socket or a path holds.
+std::vector<std::size_t> sizes_to_hold_up(const adapter &ia)
+{
+    constexpr std::size_t much = 16 * 1024 * 1024;
+    return {64, 30000, std::min<std::size_t>(much, ia.attr.max_message_size)};
+}
+
 } // namespace
 
 TEST_CASE("CONN-33: a disconnect is answered by DISCONNECTED, also if the connection has failed" *
@@ -303,6 +374,141 @@ TEST_CASE("MEM-35: a message that is coming in writes nothing more once its memo
             expect_broken(pair.passive, pair.active, true);
         }
         CHECK(sample_of(gone) == after);
+    }
+}
+
+TEST_CASE("MEM-36: a send takes nothing from its memory that came there after it was freed" *
+          hint("read the memory of a request that is held up, or of its repetition, without a look "
+               "at its context"))
+{
+    adapter ia;
+    for (std::size_t size : sizes_to_hold_up(ia)) {
+        CAPTURE(size);
+        held_up both(ia, size);
+        MUST(send_from(both.by, both.gone.local(0, size), held_up::held));
+        both.free_memory();
+        MUST(both.to.recv(size, 64, held_up::message));
+        (void)both.to.recv(0, size, held_up::held);
+        CHECK(next_dto(both.by.request_evd).user_cookie.as_64 == held_up::message);
+        const auto sent = next_dto(both.by.request_evd);
+        CHECK(sent.user_cookie.as_64 == held_up::held);
+        CHECK(next_dto(both.to.recv_evd).user_cookie.as_64 == held_up::message);
+        if (sent.status != DAT_DTO_SUCCESS) {
+            both.expect_lost(sent);
+        } else { // it had left before its memory was freed
+            const auto arrived = next_dto(both.to.recv_evd);
+            CHECK(arrived.status == DAT_DTO_SUCCESS);
+            CHECK(arrived.transfered_length == size);
+        }
+        CHECK_FALSE(both.peer_has_seen(after_free));
+    }
+}
+
+TEST_CASE("MEM-37: an RDMA read writes nothing into memory that was freed since it was posted" *
+          hint("look at the context of the sink when the read is posted, and not when data come"))
+{
+    adapter ia;
+    for (std::size_t size : sizes_to_hold_up(ia)) {
+        CAPTURE(size);
+        held_up both(ia, size);
+        both.to.memory.set_all(as_posted);
+        DAT_LMR_TRIPLET sink = both.gone.local(0, size);
+        const DAT_RMR_TRIPLET from = both.to.memory.remote(0, size);
+        MUST(dat_ep_post_rdma_read(both.by.ep, 1, &sink, cookie_of(held_up::held), &from,
+                                   DAT_COMPLETION_DEFAULT_FLAG));
+        both.free_memory();
+        both.expect_lost(both.let_go());
+        CHECK(std::count(both.gone.bytes.begin(), both.gone.bytes.end(), after_free) ==
+              std::ssize(both.gone.bytes));
+    }
+}
+
+TEST_CASE("MEM-38: an RDMA write takes nothing from its memory that came there after it was freed" *
+          hint("read the memory of a request that is held up, or of its repetition, without a look "
+               "at its context"))
+{
+    adapter ia;
+    for (std::size_t size : sizes_to_hold_up(ia)) {
+        CAPTURE(size);
+        held_up both(ia, size);
+        DAT_LMR_TRIPLET source = both.gone.local(0, size);
+        const DAT_RMR_TRIPLET there = both.to.memory.remote(0, size);
+        MUST(dat_ep_post_rdma_write(both.by.ep, 1, &source, cookie_of(held_up::held), &there,
+                                    DAT_COMPLETION_DEFAULT_FLAG));
+        both.free_memory();
+        const auto done = both.let_go();
+        if (done.status != DAT_DTO_SUCCESS) {
+            both.expect_lost(done);
+        } else { // it had left before its memory was freed
+            CHECK(becomes_true([&] { return both.to.memory.bytes[size - 1] == as_posted; }));
+            CHECK(std::count(both.to.memory.bytes.begin(), both.to.memory.bytes.end(), as_posted) ==
+                  static_cast<std::ptrdiff_t>(size));
+        }
+        CHECK_FALSE(both.peer_has_seen(after_free));
+    }
+}
+
+TEST_CASE("MEM-39: a write that is held up reaches no region that its owner has freed" *
+          hint("look at the context when the request is posted, or when its first packet comes"))
+{
+    adapter ia;
+    for (bool reading : {false, true}) {
+        CAPTURE(reading);
+        constexpr std::size_t size = 30000;
+        held_up both(ia, size);
+        region lent(ia, both.to.pz, size);
+        lent.set_all(not_written);
+        const DAT_RMR_TRIPLET there = lent.remote(0, size);
+        MUST(reading ? both.by.read(0, size, there, held_up::held)
+                     : both.by.write(0, size, there, held_up::held));
+        lent.free();
+        lent.set_all(after_free);
+        const auto done = both.let_go();
+        CHECK((done.status != DAT_DTO_SUCCESS || (!reading && !acknowledged())));
+        CHECK(ends_connection(next_end(both.by.connect_evd).event_number));
+        CHECK(ends_connection(next_end(both.to.connect_evd).event_number));
+        CHECK(std::count(lent.bytes.begin(), lent.bytes.end(), after_free) ==
+              std::ssize(lent.bytes));
+        CHECK(std::find(both.by.memory.bytes.begin(), both.by.memory.bytes.end(), after_free) ==
+              both.by.memory.bytes.end());
+    }
+}
+
+TEST_CASE("MEM-40: a zone outlives the endpoint, however its memory was freed and its connection "
+          "ended" *
+          hint("free a zone below an endpoint whose connection has ended"))
+{
+    adapter ia;
+    const DAT_RETURN in_use = bad_state(DAT_INVALID_STATE_PZ_IN_USE);
+    for (bool breaks : {false, true}) {
+        CAPTURE(breaks);
+        const DAT_PZ_HANDLE zone = make_pz(ia);
+        test_endpoint peer(ia);
+        test_endpoint own(ia);
+        DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
+        MUST(own.free_ep());
+        MUST(dat_ep_create(ia.handle, zone, own.recv_evd, own.request_evd, own.connect_evd, nullptr,
+                           &ep));
+        own.ep = ep;
+        establish(peer, own);
+        region gone(ia, zone, 64);
+        MUST(recv_into(own, gone.local(0, 64), 5));
+        CHECK(same_code(dat_pz_free(zone), in_use));
+        gone.free();
+        CHECK(same_code(dat_pz_free(zone), in_use)); // the endpoint alone uses it
+        if (breaks) {
+            MUST(peer.send(0, 64, 6));
+            expect_refused_receive(next_dto(own.recv_evd), 5);
+            (void)next_end(own.connect_evd);
+        } else {
+            MUST(own.disconnect(DAT_CLOSE_GRACEFUL_FLAG));
+            expect_disconnected(own, peer);
+            CHECK(next_dto(own.recv_evd).status == DAT_DTO_ERR_FLUSHED);
+        }
+        CHECK(same_code(dat_pz_free(zone), in_use));
+        CHECK(own.state() == DAT_EP_STATE_DISCONNECTED);
+        MUST(own.free_ep());
+        CHECK(same_code(dat_pz_free(zone), success));
     }
 }
 

@@ -832,4 +832,30 @@ TEST_CASE(
     }
 }
 
+TEST_CASE("RMR-25: a region below a window is kept, and freed after it is out of a peer's reach" *
+          hint("look at the context when the request is posted, or when its first packet comes") *
+          needs("rmr_bind"))
+{
+    adapter ia;
+    NEED_WINDOWS(ia);
+    lender f(ia);
+    region lent(ia, f.pair.passive.pz, part_size);
+    const std::vector<std::uint8_t> before = lent.copy();
+    f.opened.bind(lent, 0, part_size);
+    f.pair.active.memory.fill(0, part_size, 5);
+    MUST(f.pair.active.send(0, 64, 1)); // waits for a receive, and so does what is behind it
+    MUST(f.pair.active.write(0, part_size, f.opened.remote(lent, 0, part_size), 2));
+    CHECK(same_code(dat_lmr_free(lent.lmr), bad_state(DAT_INVALID_STATE_LMR_IN_USE)));
+    MUST(f.opened.free());
+    lent.free();
+    (void)f.pair.passive.recv(0, 64, 1);
+    CHECK(next_dto(f.pair.active.request_evd).user_cookie.as_64 == 1);
+    const auto done = next_dto(f.pair.active.request_evd);
+    CHECK(done.user_cookie.as_64 == 2);
+    CHECK((done.status != DAT_DTO_SUCCESS || !acknowledged()));
+    CHECK(ends_connection(next_event(f.pair.active.connect_evd).event_number));
+    CHECK(ends_connection(next_event(f.pair.passive.connect_evd).event_number));
+    CHECK(lent.copy() == before);
+}
+
 } // namespace conformance

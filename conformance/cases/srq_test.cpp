@@ -932,4 +932,35 @@ TEST_CASE(
     (void)one.take_one(all, 1);
 }
 
+TEST_CASE(
+    "SRQ-31: a shared receive whose memory was freed ends the connection that takes it, alone" *
+    needs("srq") *
+    hint("look at the local context when a receive is posted, and not when a message comes"))
+{
+    adapter ia;
+    NEED_SRQ(ia);
+    shared_pool all(ia);
+    customer one(all);
+    customer other(all);
+    region gone(ia, all.pz, slot);
+    const std::vector<std::uint8_t> before = gone.copy();
+    DAT_LMR_TRIPLET local = gone.local(0, slot);
+    constexpr std::uint64_t lost = 99;
+    MUST(dat_srq_post_recv(all.srq, 1, &local, cookie_of(lost)));
+    gone.free();
+    one.peer.memory.fill(0, slot, 3);
+    MUST(one.peer.send(0, slot));
+    const auto failed = next_dto(one.recv_evd);
+    CHECK(failed.user_cookie.as_64 == lost);
+    CHECK(failed.status != DAT_DTO_SUCCESS);
+    if (the_settings().promised("local_protection"))
+        CHECK(failed.status == DAT_DTO_ERR_LOCAL_PROTECTION);
+    CHECK(ends_connection(next_event(one.connect_evd).event_number));
+    CHECK(ends_connection(next_event(one.peer.connect_evd).event_number));
+    CHECK(gone.copy() == before);
+    all.post_some(1, 2);
+    (void)other.take_one(all, 4);
+    CHECK(all.param().outstanding_dto_count == 1);
+}
+
 } // namespace conformance

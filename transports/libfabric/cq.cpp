@@ -5,6 +5,8 @@
 #include "descriptor_wait.hpp"
 #include "osd_cancellation.hpp"
 
+#include <algorithm>
+
 namespace dapl::libfabric {
 
 using namespace ofi;
@@ -36,7 +38,8 @@ bool in_order(const qp &q, const wr &w)
 
 bool posted_before(const wr &a, const wr &b)
 {
-    return static_cast<std::int32_t>(a.position.number - b.position.number) < 0;
+    const std::uint32_t distance = a.position.number - b.position.number;
+    return static_cast<std::int32_t>(distance << 8) < 0; // numbers have 24 bits
 }
 
 void finish_request(cq &c, wr &w) OSD_REQUIRES(c.lock)
@@ -66,10 +69,17 @@ bool finish_receive(const cq &c, wr &w) OSD_REQUIRES(c.lock)
 {
     const bool flushed = w.done.status == DAT_DTO_ERR_FLUSHED;
     const bool again = flushed && c.withdraws == w.pair;
-    w.recv.is = again ? recv_place::where::withdrawn : recv_place::where::elsewhere;
+    w.recv.is = again ? where::withdrawn : where::elsewhere;
     if (w.recv.freed && w.done.status != DAT_DTO_SUCCESS && (!flushed || w.recv.cut))
         w.done.status = DAT_DTO_ERR_LOCAL_PROTECTION;
     return !again;
+}
+
+void leave_libfabric(wr &request)
+{
+    request.position.is = where::elsewhere;
+    if (std::exchange(request.lost, false) && request.done.status != DAT_DTO_SUCCESS)
+        request.done.status = DAT_DTO_ERR_LOCAL_PROTECTION;
 }
 
 void finish(cq &c, const fi_cq_data_entry &entry, int error) OSD_REQUIRES(c.lock)
@@ -81,7 +91,9 @@ void finish(cq &c, const fi_cq_data_entry &entry, int error) OSD_REQUIRES(c.lock
     wr &w = *static_cast<wr *>(context);
     const DAT_DTO_COMPLETION_STATUS how = error == 0 ? DAT_DTO_SUCCESS : dto_status(error);
     w.done = {&w, static_cast<DAT_UINT32>(entry.len), how, false, 0, nullptr};
-    if (w.operation == DAT_DTO_RECEIVE && !finish_receive(c, w))
+    if (w.operation != DAT_DTO_RECEIVE)
+        leave_libfabric(w);
+    else if (!finish_receive(c, w))
         return;
     if (w.done.status != DAT_DTO_SUCCESS && w.done.status != DAT_DTO_ERR_FLUSHED)
         break_later(*w.pair);
@@ -120,7 +132,7 @@ wr *first_receive_in(qp &q, DAT_LMR_CONTEXT key) OSD_REQUIRES(q.lock)
 {
     wr *first = nullptr;
     std::uint64_t keys = 0;
-    for (wr *w = q.last_recv; w != nullptr && w->recv.is == recv_place::where::posted;
+    for (wr *w = q.last_recv; w != nullptr && w->recv.is == where::posted;
          w = static_cast<wr *>(w->before)) {
         keys |= key_bits(*w);
         if (lies_in(*w, key))
@@ -177,6 +189,64 @@ wr *withdraw_receives(qp &q, DAT_LMR_CONTEXT key)
     c.withdraws = nullptr;
     c.readmit_consumer();
     return first;
+}
+
+namespace {
+
+/// The request that was posted last, or null.
+wr *latest_request(const qp &q)
+{
+    auto *const send = static_cast<wr *>(q.send_msg.context);
+    auto *const rdma = static_cast<wr *>(q.rma_msg.context);
+    if (send == nullptr || rdma == nullptr)
+        return send == nullptr ? rdma : send;
+    return posted_before(*send, *rdma) ? rdma : send;
+}
+
+bool is_posted(const wr &request)
+{
+    return request.position.is == where::posted || request.position.is == where::kept;
+}
+
+/// Whether a request that libfabric has uses that key. Adds the key_bit() of all that it uses.
+bool uses(const wr &request, DAT_LMR_CONTEXT key, std::uint64_t &all)
+{
+    const bool kept = request.position.is == where::kept;
+    const DAT_LMR_CONTEXT *const keys = kept ? request.keys : &request.source;
+    const DAT_LMR_CONTEXT *const end = keys + (kept ? request.segments : 1);
+    for (const DAT_LMR_CONTEXT *each = keys; each != end; ++each)
+        all |= key_bit(*each);
+    return std::find(keys, end, key) != end;
+}
+
+} // namespace
+
+bool mark_requests(qp &q, DAT_LMR_CONTEXT key)
+{
+    cq &c = *q.send_cq;
+    osd::lock_guard hold(c.lock);
+    c.exclude_consumer();
+    take_consumers_batch(c);
+    while (take_batch(c)) {
+    }
+    wr *const latest = latest_request(q);
+    wr *w = latest;
+    std::uint32_t reads = (q.next.order - q.reads_done.load()) & order_mask;
+    std::uint64_t keys = 0;
+    bool found = false;
+    // Requests complete in post order, but for reads.
+    for (bool completed = false; w != nullptr && (!completed || reads != 0);
+         w = w->before == latest ? nullptr : static_cast<wr *>(w->before)) {
+        completed |= w->position.is == where::elsewhere;
+        if (!is_posted(*w))
+            continue;
+        reads -= w->operation == DAT_DTO_RDMA_READ ? 1 : 0;
+        if (uses(*w, key, keys))
+            w->lost = found = true;
+    }
+    q.send_keys.store(keys, std::memory_order_relaxed);
+    c.readmit_consumer();
+    return found;
 }
 
 /// The signal that progress may have cleared was for a completion, or for a waiter that was woken.

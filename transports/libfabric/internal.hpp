@@ -24,6 +24,9 @@ void drain(cq &c) OSD_EXCLUDES(c.lock);
 /// Cancels the first receive that lies in a region and all after it, the last one first: a message
 /// that comes meanwhile takes the right receive. Returns the first, or null. Doors are shut.
 wr *withdraw_receives(qp &q, DAT_LMR_CONTEXT key) OSD_REQUIRES(q.lock);
+/// Marks the requests in that region that libfabric has, as far as their success would be told.
+/// False if there are none. Doors are shut.
+bool mark_requests(qp &q, DAT_LMR_CONTEXT key) OSD_REQUIRES(q.lock);
 /// Gives up waiting for earlier reads, which do not come back.
 void release_behind_reads(qp &q);
 

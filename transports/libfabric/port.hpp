@@ -51,19 +51,26 @@ inline constexpr std::uint32_t order_mask = 0x7fffffff;
 /// This one is not for the fast path, whatever its order.
 inline constexpr std::uint32_t order_special = 0x80000000;
 
+/// Says who has an operation: libfabric does not look at local keys, so the port must know whose
+/// memory is in use.
+enum class where : std::uint8_t {
+    elsewhere, ///< it was not posted, or has completed
+    posted,    ///< libfabric has it
+    withdrawn, ///< libfabric had this receive until it was cancelled
+    kept,      ///< libfabric has this request, whose segments and keys are set
+    silent,    ///< libfabric has it or had it, and says nothing of its success
+};
+
 /// The place of a request in its queue pair.
 struct place {
     std::uint32_t order;
-    std::uint32_t number; ///< number in post order
+    where is : 8;              ///< lies where recv_place has it
+    std::uint32_t number : 24; ///< number in post order
 };
+static_assert(sizeof(place) == 8);
 
-/// A receive, and the state of its memory: libfabric does not look at local keys.
+/// A receive, and the state of its memory.
 struct recv_place {
-    enum class where : std::uint8_t {
-        elsewhere,
-        posted,    ///< libfabric has it
-        withdrawn, ///< libfabric had it until it was cancelled
-    };
     DAT_LMR_CONTEXT key; ///< key of its segment, unless it is kept
     where is;
     bool kept;  ///< segments, iov and keys are set
@@ -80,7 +87,8 @@ struct wr : work_request {
     union {
         /// What announces a write with immediate data, and is found in the receive it takes.
         std::uint64_t remote_data;
-        DAT_VADDR address; ///< address of a receive's segment, unless it is kept
+        DAT_VADDR address;      ///< address of a receive's segment, unless it is kept
+        DAT_LMR_CONTEXT source; ///< key of a request's only segment, if it is posted, not kept
     };
 
     // Members of an operation that is kept: not yet posted to libfabric, or finished but not
@@ -88,10 +96,11 @@ struct wr : work_request {
     wr *next;
     completion done;
     bool suppressed; ///< only set by send_slow, which every read passes
+    bool lost;       ///< memory of this request was freed while libfabric had it
     bool fence;      ///< posted with DAT_COMPLETION_BARRIER_FENCE_FLAG
     std::uint8_t segments;
     iovec iov[max_iov];
-    DAT_LMR_CONTEXT keys[max_iov]; ///< receives only
+    DAT_LMR_CONTEXT keys[max_iov];
     fi_rma_iov remote;
 };
 
@@ -133,7 +142,8 @@ struct qp : all_link, connection_state {
 
     // The sending thread's, inside its door. The messages are prepared but for what changes.
     osd::door send_door;
-    place next{}; ///< place of the next request
+    place next{0, where::posted, 0};         ///< for the request that is posted next
+    std::atomic<std::uint64_t> send_keys{0}; ///< key_bit() of all keys that requests may use
     iovec send_iov{};
     fi_msg send_msg{};
     fi_rma_iov remote_iov[2]{}; ///< all but the last byte, and that one
@@ -277,11 +287,11 @@ constexpr std::uint64_t key_bit(DAT_LMR_CONTEXT key)
     return std::uint64_t{1} << (key % 64);
 }
 
-OSD_ALWAYS_INLINE void note_key(qp &q, DAT_LMR_CONTEXT key)
+OSD_ALWAYS_INLINE void note_key(std::atomic<std::uint64_t> &keys, DAT_LMR_CONTEXT key)
 {
-    const std::uint64_t known = q.recv_keys.load(std::memory_order_relaxed);
+    const std::uint64_t known = keys.load(std::memory_order_relaxed);
     if ((known & key_bit(key)) == 0) [[unlikely]]
-        q.recv_keys.store(known | key_bit(key), std::memory_order_relaxed);
+        keys.store(known | key_bit(key), std::memory_order_relaxed);
 }
 
 struct types {
@@ -394,7 +404,7 @@ OSD_ALWAYS_INLINE take_result transport::look(cq &c, work_request *&request, DAT
     c.next = entry + 1;
     c.left = left - 1;
     auto *done = static_cast<wr *>(entry->op_context);
-    done->recv.is = ofi::recv_place::where::elsewhere; // a request needs its place no more
+    done->recv.is = ofi::where::elsewhere; // a request needs its place no more
     request = done;
     length = static_cast<DAT_UINT32>(entry->len);
     return take_result::taken;
@@ -437,6 +447,10 @@ OSD_ALWAYS_INLINE ssize_t transport::post(qp &q, fid_ep *ep, wr &w, DAT_DTOS ope
     w.pair = &q;
     w.position = q.next;
     ++q.next.number;
+    if (fi_flags == 0)
+        w.position.is = ofi::where::silent;
+    w.source = local.lmr_context;
+    ofi::note_key(q.send_keys, local.lmr_context);
     q.send_iov.iov_base = ofi::pointer(local.virtual_address);
     q.send_iov.iov_len = local.segment_length;
     if (operation == DAT_DTO_SEND) {
@@ -464,6 +478,8 @@ OSD_ALWAYS_INLINE status transport::dapls_ib_post_send(qp &q, wr &w, DAT_COUNT s
     q.recv_cq->posting.store(1, std::memory_order_relaxed);
     const std::uint64_t wanted = (flags & DAT_COMPLETION_SUPPRESS_FLAG) != 0 ? 0 : FI_COMPLETION;
     const ssize_t error = post(q, ep, w, operation, *local, remote, wanted);
+    if (error != 0) [[unlikely]]
+        w.position.is = ofi::where::silent;
     q.send_door.leave();
     return error == 0 ? success : ofi::refused_post(error);
 }
@@ -478,17 +494,17 @@ OSD_ALWAYS_INLINE status transport::dapls_ib_post_recv(qp &q, wr &w, DAT_COUNT s
         return ofi::recv_slow(q, w, segments, local);
     }
     w.pair = &q;
-    w.recv = {local->lmr_context, ofi::recv_place::where::posted, false, false, false};
+    w.recv = {local->lmr_context, ofi::where::posted, false, false, false};
     w.address = local->virtual_address;
     q.last_recv = &w;
-    ofi::note_key(q, local->lmr_context);
+    ofi::note_key(q.recv_keys, local->lmr_context);
     const ssize_t error = fi_recv(ep, ofi::pointer(local->virtual_address), local->segment_length,
                                   nullptr, FI_ADDR_UNSPEC, &w);
     // Another thread sleeps on this CQ: a message that waited for this receive did not wake it.
     if (q.recv_cq->sleepers.load(std::memory_order_relaxed) != 0) [[unlikely]]
         ofi::progress_and_signal(*q.recv_cq);
     if (error != 0) [[unlikely]] {
-        w.recv.is = ofi::recv_place::where::elsewhere;
+        w.recv.is = ofi::where::elsewhere;
         q.last_recv = static_cast<wr *>(w.before);
     }
     q.recv_door.leave();

@@ -25,6 +25,7 @@ std::size_t keep_segments(wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *loca
     w.segments = 0;
     for (DAT_COUNT i = 0; i < segments && total < limit; ++i) {
         const std::size_t length = std::min<std::size_t>(local[i].segment_length, limit - total);
+        w.keys[w.segments] = local[i].lmr_context;
         w.iov[w.segments++] = {pointer(local[i].virtual_address), length};
         total += length;
     }
@@ -101,12 +102,14 @@ ssize_t write_immediate_kept(const qp &q, fid_ep *ep, wr &w, std::uint64_t fi_fl
     return fi_sendmsg(ep, &announcement, fi_flags | FI_REMOTE_CQ_DATA);
 }
 
-/// Posts an operation that was kept. The caller is the only one to post requests to q.
-ssize_t post_kept(qp &q, fid_ep *ep, wr &w)
+void note_request_keys(qp &q, const wr &kept)
 {
-    w.position = q.next;
-    ++q.next.number;
-    const std::uint64_t fi_flags = w.suppressed ? 0 : FI_COMPLETION;
+    for (int i = 0; i < kept.segments; ++i)
+        note_key(q.send_keys, kept.keys[i]);
+}
+
+ssize_t post_kept_as(qp &q, fid_ep *ep, wr &w, std::uint64_t fi_flags)
+{
     switch (static_cast<int>(w.operation)) {
     case DAT_DTO_SEND:
         return send_kept(ep, w, fi_flags);
@@ -119,14 +122,30 @@ ssize_t post_kept(qp &q, fid_ep *ep, wr &w)
     }
 }
 
+/// Posts an operation that was kept. The caller is the only one to post requests to q.
+ssize_t post_kept(qp &q, fid_ep *ep, wr &w)
+{
+    w.position = q.next;
+    ++q.next.number;
+    q.send_msg.context = &w;
+    note_request_keys(q, w);
+    const std::uint64_t fi_flags = w.suppressed ? 0 : FI_COMPLETION;
+    const bool told = !w.suppressed || w.operation == DAT_DTO_RDMA_READ;
+    w.position.is = told ? where::kept : where::silent;
+    const ssize_t error = post_kept_as(q, ep, w, fi_flags);
+    if (error != 0)
+        w.position.is = where::silent;
+    return error;
+}
+
 void keep_receive(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local)
 {
     w.pair = &q;
-    w.recv = {0, recv_place::where::elsewhere, true, false, false};
+    w.recv = {0, where::elsewhere, true, false, false};
     (void)keep_segments(w, segments, local, SIZE_MAX);
     for (DAT_COUNT i = 0; i < segments; ++i) {
         w.keys[i] = local[i].lmr_context;
-        note_key(q, w.keys[i]);
+        note_key(q.recv_keys, w.keys[i]);
     }
 }
 
@@ -134,12 +153,12 @@ void keep_receive(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local
 ssize_t recv_kept(qp &q, fid_ep *ep, wr &w)
 {
     wr *const before = std::exchange(q.last_recv, &w);
-    w.recv.is = recv_place::where::posted;
+    w.recv.is = where::posted;
     const ssize_t error = fi_recvv(ep, w.iov, nullptr, w.segments, FI_ADDR_UNSPEC, &w);
     if (error == 0)
         return 0;
     q.last_recv = before;
-    w.recv.is = recv_place::where::elsewhere;
+    w.recv.is = where::elsewhere;
     return error;
 }
 
@@ -147,6 +166,7 @@ ssize_t recv_kept(qp &q, fid_ep *ep, wr &w)
 /// directly, so that none overtakes.
 void hold_back(qp &q, wr &w) OSD_REQUIRES(q.lock)
 {
+    note_request_keys(q, w);
     q.fenced_sends.push(w);
     q.ep.store(nullptr, std::memory_order_release);
     q.fenced.store(true);
@@ -402,6 +422,27 @@ void forget_in_pending(qp &q, DAT_LMR_CONTEXT key) OSD_REQUIRES(q.lock)
     q.pending_recvs = all;
 }
 
+bool waits_for_region(qp &q, DAT_LMR_CONTEXT key) OSD_REQUIRES(q.lock)
+{
+    bool found = false;
+    fifo<wr> all;
+    while (wr *w = q.fenced_sends.pop()) {
+        found |= std::find(w->keys, w->keys + w->segments, key) != w->keys + w->segments;
+        note_request_keys(q, *w);
+        all.push(*w);
+    }
+    q.fenced_sends = all;
+    return found;
+}
+
+/// True if requests that have not completed use this memory: libfabric cannot take them back, so
+/// that the connection has to end.
+bool lose_requests(qp &q, DAT_LMR_CONTEXT key) OSD_REQUIRES(q.lock)
+{
+    const bool posted = mark_requests(q, key);
+    return waits_for_region(q, key) || posted;
+}
+
 /// Gives it back to libfabric, or nothing where its memory is gone.
 bool post_again(qp &q, wr &w, DAT_LMR_CONTEXT gone) OSD_REQUIRES(q.lock)
 {
@@ -431,9 +472,9 @@ bool post_all_again(qp &q, wr &first, DAT_LMR_CONTEXT gone) OSD_REQUIRES(q.lock)
     bool whole = true;
     for (wr *w = &first; w != nullptr;
          w = w == q.last_recv ? nullptr : static_cast<wr *>(w->after)) {
-        if (w->recv.is == recv_place::where::withdrawn) {
+        if (w->recv.is == where::withdrawn) {
             whole &= post_again(q, *w, gone);
-        } else if (w->recv.is == recv_place::where::posted && lies_in(*w, gone)) {
+        } else if (w->recv.is == where::posted && lies_in(*w, gone)) {
             w->recv.freed = w->recv.cut = true;
             whole = false;
         }
@@ -445,7 +486,9 @@ bool post_all_again(qp &q, wr &first, DAT_LMR_CONTEXT gone) OSD_REQUIRES(q.lock)
 
 bool forget_region(qp &q, DAT_LMR_CONTEXT key)
 {
-    if ((q.recv_keys.load(std::memory_order_relaxed) & key_bit(key)) == 0)
+    const bool receives = (q.recv_keys.load(std::memory_order_relaxed) & key_bit(key)) != 0;
+    const bool requests = (q.send_keys.load(std::memory_order_relaxed) & key_bit(key)) != 0;
+    if (!receives && !requests)
         return true;
     bool whole = true;
     {
@@ -455,10 +498,13 @@ bool forget_region(qp &q, DAT_LMR_CONTEXT key)
             return true;
         fid_ep *const ep = q.ep.load(std::memory_order_relaxed);
         shut_doors(q);
-        if (wr *first = withdraw_receives(q, key))
-            whole = post_all_again(q, *first, key);
+        if (requests && lose_requests(q, key))
+            whole = false;
+        if (wr *first = receives ? withdraw_receives(q, key) : nullptr)
+            whole &= post_all_again(q, *first, key);
         q.ep.store(ep, std::memory_order_release);
     }
+    q.send_cq->wake_sleepers();
     q.recv_cq->wake_sleepers();
     progress_and_signal(*q.recv_cq); // a message may have come between
     return whole;
@@ -555,6 +601,8 @@ status transport::dapls_ib_qp_reset(qp &q)
     quit(device, q);
     q.next.order = 0;
     q.recv_keys.store(0);
+    q.send_keys.store(0);
+    q.send_msg.context = q.rma_msg.context = nullptr;
     q.reads_done.store(0);
     q.broken.store(false);
     q.closing_marker_completed.store(false);
