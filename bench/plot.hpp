@@ -12,7 +12,7 @@ namespace bench {
 
 /// "64 B", "8 KiB", "1 MiB".
 std::string size_text(std::uint32_t size);
-/// "2.5 µs" of 2.5e-6 and "s"; "0.9 times" of 0.9.
+/// The text of a value with its unit: "2.5 µs" of 2.5e-6 and "s"; "0.9 times" of 0.9.
 std::string value_text(double value, const std::string &unit);
 
 } // namespace bench

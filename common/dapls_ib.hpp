@@ -92,9 +92,8 @@
 ///        EVD-59, EVD-60, CNO-50, CNO-51.
 ///      - A completion that comes while completion_notify runs is found by the next poll, or
 ///        notified: CNO-52.
-///      - After mr_deregister nothing is received into the region, also by receives that were
-///      posted
-///        before: MEM-33, MEM-34, MEM-35.
+///      - After mr_deregister nothing is received into the region, also by receives posted before:
+///        MEM-33, MEM-34, MEM-35.
 #define DAPLS_IB_VERSION 4
 
 namespace dapl::DAPL_TRANSPORT {
@@ -461,7 +460,7 @@ struct dapls_ib : Types, port_traits {
 
     // --- protection domain ---
 
-    /// Control. Nothing refers to the pd when it is freed.
+    /// Makes or frees a protection domain. Control. Nothing refers to the pd when it is freed.
     static status dapls_ib_pd_alloc(hca &, pd &) = delete;
     static void dapls_ib_pd_free(pd &) = delete;
 
@@ -593,13 +592,14 @@ struct dapls_ib : Types, port_traits {
 
     // --- shared receive queue ---
 
-    /// [srq] Control.
+    /// [srq] Makes a shared receive queue. Control.
     static status dapls_ib_srq_alloc(pd &, srq &, const srq_params &) { return not_supported; }
 
-    /// [srq] No qp refers to it any more. Receives that no qp has taken do not complete. Fence.
+    /// [srq] Frees the queue, to which no qp refers any more. Receives that no qp has taken do not
+    /// complete. Fence.
     static void dapls_ib_srq_free(srq &) {}
 
-    /// [srq] Control, also concurrently with hot operations of this srq.
+    /// [srq] Changes the depth. Control, also concurrently with hot operations of this srq.
     static status dapls_ib_srq_resize(srq &, DAT_COUNT /*max_recv*/) { return not_supported; }
 
     /// [srq] Asks for one dapl_srq_limit_callback when fewer receives than this are left; 0 asks
@@ -609,15 +609,15 @@ struct dapls_ib : Types, port_traits {
         return not_supported;
     }
 
-    /// [srq] Hot. One thread at a time per srq. Otherwise as post_recv.
+    /// [srq] Posts a receive. Hot. One thread at a time per srq. Otherwise as post_recv.
     static status dapls_ib_post_srq_recv(srq &, wr &, DAT_COUNT /*segments*/,
                                          const DAT_LMR_TRIPLET *)
     {
         return not_supported;
     }
 
-    /// [srq] As qp_alloc, for a qp that takes its receives from the srq. It is never reset: the
-    /// common layer frees it and makes a new one.
+    /// [srq] Makes a queue pair like qp_alloc, but one that takes its receives from the srq. It is
+    /// never reset: the common layer frees it and makes a new one.
     static status dapls_ib_qp_alloc_srq(pd &, qp &, srq &, cq * /*recv_cq*/, cq * /*send_cq*/,
                                         const qp_params &)
     {
@@ -735,7 +735,7 @@ struct dapls_ib : Types, port_traits {
     static status dapls_ib_setup_conn_listener(hca &, listener &, service_point &owner,
                                                DAT_CONN_QUAL &qualifier) = delete;
 
-    /// Fence for dapls_cr_callback. Requests already handed up stay valid.
+    /// Stops listening. Fence for dapls_cr_callback. Requests already handed up stay valid.
     static void dapls_ib_remove_conn_listener(listener &) = delete;
 
     /// Starts connecting; does not wait for the peer. After success the port makes exactly one

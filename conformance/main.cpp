@@ -43,7 +43,7 @@ namespace {
 constexpr unsigned case_seconds = 120;
 const char *volatile running_case = "(none)";
 
-/// Async-signal-safe.
+/// Writes the name of the current case; async-signal-safe.
 void say_case(const char *what)
 {
     const char *name = running_case;

@@ -31,7 +31,7 @@ struct connection_state : deadline_link {
     std::int64_t close_by_ns = 0;             ///< time, in phase closing, at which to give up
                                               ///< waiting
 
-    /// Any thread.
+    /// The present phase. Any thread.
     connection_phase phase() const { return phase_.load(); }
     bool is_established() const
     {

@@ -61,7 +61,7 @@ public:
     }
 
     bool has_deferred() const OSD_REQUIRES(lock) { return !list_.empty(); }
-    /// `w.done` is set.
+    /// Defers a completion; `w.done` is set.
     void defer(Wr &w) OSD_REQUIRES(lock)
     {
         list_.push(w);

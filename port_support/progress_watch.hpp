@@ -141,7 +141,7 @@ public:
     void close();
 
     void add(connection_service &service, progress_target &target) OSD_REQUIRES(service.lock);
-    /// Fence: no visit is running afterwards.
+    /// Removes a target. Fence: no visit is running afterwards.
     void remove(connection_service &service, progress_target &target) OSD_REQUIRES(service.lock);
 
     /// Notes a queue pair that receives on a target, and sends on that or another target.
@@ -161,7 +161,7 @@ public:
     void wake_waiter();
 
     // The loop of the service thread.
-    /// The thread's descriptors reported this tag.
+    /// Notes that the thread's descriptors reported this tag.
     void set_ready(connection_service &service, void *tag) OSD_REQUIRES(service.lock);
     /// Takes what consumers asked for since the last call; true when there was something.
     bool answer_calls(connection_service &service) OSD_REQUIRES(service.lock);

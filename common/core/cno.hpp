@@ -26,8 +26,8 @@ public:
         : object(vector, mark::cno, owner), agent_(agent)
     {}
 
-    /// Never called with an EVD's lock held: the agent is the consumer's code. The caller holds a
-    /// reference, which keeps the CNO.
+    /// Triggers the CNO. Never called with an EVD's lock held: the agent is the consumer's code.
+    /// The caller holds a reference, which keeps the CNO.
     void trigger(cq_notifier &by) OSD_EXCLUDES(lock_);
     void begin_reference() { passing_references_.fetch_add(1, std::memory_order_relaxed); }
     void end_reference() { passing_references_.fetch_sub(1, std::memory_order_release); }

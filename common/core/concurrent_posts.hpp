@@ -108,7 +108,7 @@ public:
     {
         word_.fetch_add((length - (next_place() & (length - 1))) * one_place);
     }
-    /// Modulo 2^32.
+    /// The number of the next place, modulo 2^32.
     std::uint32_t next_place() const { return place_in(word_.load(std::memory_order_acquire)); }
 
 private:

@@ -51,11 +51,11 @@ public:
     /// that name for another length. DAT_INSUFFICIENT_RESOURCES: there is no record left, or
     /// the database is not whole.
     status insert(const shared_name &name, DAT_VLEN length, ticket &out);
-    /// The region is registered.
+    /// Notes that the region is registered.
     void update(ticket &mine);
     /// The regions of all processes that have that name.
     sharing query(const shared_name &name);
-    /// The region is gone. With its last record, a name is free for any length.
+    /// Ends the record: the region is gone. With its last record, a name is free for any length.
     void dec(const ticket &mine);
 
     /// Removes all records of dead processes. The number of the others.

@@ -322,7 +322,7 @@ public:
         outstanding_.fetch_add(1, std::memory_order_relaxed);
         return taken;
     }
-    /// Any thread.
+    /// Gives a receive back. Any thread.
     void give_back(work_request &done)
     {
         put(static_cast<slot &>(static_cast<transport::wr &>(done)));

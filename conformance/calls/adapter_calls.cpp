@@ -232,7 +232,8 @@ answer print_counters(adapter_subject &s)
 
 // ------------------------------------------------------------------------------------------ EVDs
 
-/// With a thread that waits in it, or without; the adapter is closed before the thread is joined.
+/// An EVD, with a thread that waits in it or without; the adapter is closed before the thread is
+/// joined.
 struct evd_subject {
     adapter ia;
     DAT_EVD_HANDLE evd = DAT_HANDLE_NULL;

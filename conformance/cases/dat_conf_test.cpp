@@ -73,7 +73,7 @@ bool own_line(conf_line &found)
 
 // -------------------------------------------------------------------------------------- processes
 
-/// What a process finds that has another dat.conf.
+/// The findings of a process that has another dat.conf.
 struct finding {
     DAT_RETURN listed;
     DAT_COUNT number;

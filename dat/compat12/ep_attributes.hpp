@@ -4,8 +4,8 @@
 
 namespace dat12 {
 
-/// Either way. Whether sizes and numbers of segments can be said in the other generation is the
-/// caller's matter.
+/// Translates attributes either way. Whether sizes and numbers of segments can be said in the other
+/// generation is the caller's matter.
 template <typename From, typename To>
 void copy_attributes(const From &from, To &to)
 {

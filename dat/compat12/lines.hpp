@@ -8,7 +8,7 @@
 
 namespace dat12 {
 
-/// What dat.conf has for one key.
+/// The lines of dat.conf for one key.
 class lines {
 public:
     /// The first line of exactly this key that libdat serves, or the next one behind `previous`.

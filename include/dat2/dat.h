@@ -1158,7 +1158,7 @@ DAT_RETURN DAT_API dat_ep_connect(DAT_EP_HANDLE ep_handle, DAT_IA_ADDRESS_PTR re
                                   DAT_QOS quality_of_service, DAT_CONNECT_FLAGS connect_flags);
 
 /**
- * dat_ep_connect() to where another endpoint is connected already.
+ * Connects an endpoint to where another endpoint is connected already.
  *
  * @param[in] ep_handle     unconnected, with zone and EVDs
  * @param[in] ep_dup_handle connected; gives address and qualifier
@@ -1493,7 +1493,7 @@ DAT_RETURN DAT_API dat_psp_create(DAT_IA_HANDLE ia_handle, DAT_CONN_QUAL conn_qu
                                   DAT_PSP_HANDLE *psp_handle);
 
 /**
- * dat_psp_create() on a qualifier that the provider picks.
+ * Creates a PSP on a qualifier that the provider picks.
  *
  * @param[in]  ia_handle  the adapter
  * @param[out] conn_qual  the qualifier it picked

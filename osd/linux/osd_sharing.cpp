@@ -241,7 +241,7 @@ bool read_life(long process, life &out)
     return parse_life(text, out);
 }
 
-/// Never 0.
+/// The start of a process in 24 bits; never 0.
 std::uint32_t short_start(const life &of)
 {
     const auto bits = static_cast<std::uint32_t>(of.start & 0xffffff);

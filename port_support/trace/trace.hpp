@@ -50,7 +50,7 @@ public:
 private:
     bool failed_ = true;
 };
-/// Around close_hca.
+/// Traces close_hca; the object lives around it.
 class closed_hca {
 public:
     closed_hca() = default;
@@ -165,7 +165,7 @@ OSD_COLD auto hot(const char *name, Make make, const Args &...args)
     }
 }
 
-/// completion_poll.
+/// Traces completion_poll.
 template <class Make, class Cq>
 OSD_COLD bool poll(const char *name, Make make, const Cq &c, const completion &found)
 {

@@ -59,7 +59,7 @@ void must(int status)
     }
 }
 
-/// As another library in the process does, which does not get to leave.
+/// Joins as another library in the process does, which does not get to leave.
 void join_once_more()
 {
     using init = int(void *process, void *info, std::size_t count);
@@ -86,7 +86,7 @@ struct crash_at_end {
         turns.fetch_add(1, std::memory_order_relaxed);
 }
 
-/// Any thread may get the signal, so this one waits for it.
+/// Stops by a signal. Any thread may get it, so this one waits for it.
 [[noreturn]] void stop_by(int signal)
 {
     kill(getpid(), signal);

@@ -86,7 +86,7 @@ osd::siphash_key secret_of_job()
     return key;
 }
 
-/// With the proof that belongs to it, for a rank.
+/// Adds the proof that belongs to a rank's words.
 hello proven(hello words, std::uint32_t to)
 {
     struct {

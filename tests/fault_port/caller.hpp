@@ -69,8 +69,8 @@ constexpr bool is_shared_post(subject what)
            what == subject::post_recv;
 }
 
-/// Any thread may call it, so an upcall may that is running when a fence for its object begins.
-/// disconnect_clean is not called beside a fence.
+/// Whether an operation may run beside a fence. Any thread may call these, so an upcall may that is
+/// running when a fence for its object begins. disconnect_clean is not called beside a fence.
 constexpr bool may_run_beside_fence(subject what)
 {
     return what == subject::completion_notify || what == subject::cq_wakeup ||

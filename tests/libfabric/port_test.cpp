@@ -160,7 +160,7 @@ public:
     {
         REQUIRE(write(fd_, text.data(), text.size()) == static_cast<ssize_t>(text.size()));
     }
-    /// Once there is an answer, or the end.
+    /// Reads once there is an answer, or the end.
     std::string hear() const
     {
         pollfd answer{fd_, POLLIN, 0};

@@ -57,7 +57,7 @@ std::string text_of(const tcp_cm_address &address)
     return {reinterpret_cast<const char *>(address.bytes), address.size};
 }
 
-/// 127.0.0.1, or another address of this host.
+/// The address 127.0.0.1, or another address of this host.
 sockaddr_storage loopback(std::uint16_t port = 0, std::uint32_t host = 1)
 {
     sockaddr_storage out{};

@@ -883,7 +883,7 @@ struct called {
     }
     /// We are in an access of its region, through the gate that we have told.
     void claim() { shown().claim(said.gate, name_of(55).name); }
-    /// As the peer names it, which has told us the secret of the zone.
+    /// The name that the peer gives, which has told us the secret of the zone.
     board_name name_of(std::uint32_t key) { return board_name::of(zone_secret, key); }
     std::chrono::milliseconds time_of(const std::function<void()> &what)
     {

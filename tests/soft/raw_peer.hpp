@@ -26,7 +26,7 @@ public:
     /// Says that the connection does not exist here.
     void send_reset();
 
-    /// As send(), without waiting for the end.
+    /// Sends like send(), without waiting for the end.
     void post(std::uint32_t psn, std::uint32_t ack, const ddp_segment &segment);
     /// The next packet from the end, of this kind; others are passed over.
     std::optional<packet> next(packet_kind kind, std::chrono::milliseconds time = patience);

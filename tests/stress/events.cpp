@@ -562,7 +562,7 @@ bool world::hand_on(worker &who, DAT_CR_HANDLE request, encounter &e)
     return false;
 }
 
-/// With the endpoint that is there, which may be reserved for the request.
+/// Accepts with the endpoint that is there, which may be reserved for the request.
 bool world::accept_with_own(worker &who, DAT_CR_HANDLE request, side &passive,
                             DAT_EP_HANDLE reserved, const std::shared_ptr<encounter> &e)
 {

@@ -85,7 +85,7 @@ public:
 
     const entry *look_up(std::uint32_t number) { return find(number); }
 
-    /// It completed. `implied` receives the suppressed successes that this proves.
+    /// Notes a completion. `implied` receives the suppressed successes that this proves.
     template <class Implied>
     finding back(std::uint32_t number, const span &taken, bool success, Implied &&implied)
     {

@@ -69,7 +69,7 @@ struct peer {
 
 struct another_failed {};
 
-/// One process.
+/// A rank of the job: one process.
 class rank {
 public:
     rank(const wishes &asked, board &all, std::uint32_t number)

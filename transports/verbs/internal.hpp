@@ -191,7 +191,8 @@ std::size_t request_room(const hca &device, DAT_CONN_QUAL qualifier);
 cm_message request_message(const hca &device, const private_data &data, DAT_CONN_QUAL qualifier);
 cm_message accept_message(const hca &device, const private_data &data);
 cm_message reject_message(reject_reason reason, const private_data &data);
-/// `high` gets the qualifier without its low 16 bits.
+/// Reads the private data of a connection request. `high` gets the qualifier without its low 16
+/// bits.
 private_data read_request(const hca &device, const cm_event &event, DAT_CONN_QUAL &high);
 private_data read_accept(const hca &device, const cm_event &event);
 /// Nothing when no port of this kind rejected.

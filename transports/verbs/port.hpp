@@ -219,7 +219,7 @@ struct srq {
     list<qp, drawing_link> drawing[buckets] OSD_GUARDED_BY(lock);
 };
 
-/// What listens. Requests that came in live without it.
+/// The listening side of a service point. Requests that came in live without it.
 struct listener {
     hca *device = nullptr;
     rdma_cm_id *id = nullptr;
