@@ -14,7 +14,7 @@ namespace {
 
 enum class agreement : std::uint64_t { named = 1, anonymous = 2, mismatch = 3 };
 
-/// Packs what is known of the names, with the number of the barrier: number (24 bits), 6 bits,
+/// Packs the knowledge about the names with the number of the barrier: number (24 bits), 6 bits,
 /// state (2 bits), id (32 bits). A word is never 0.
 std::uint64_t pack(std::uint32_t number, agreement state, std::uint32_t id)
 {

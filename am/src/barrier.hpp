@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Barriers by dissemination: in round r each rank tells the rank 2^r above it what it knows, which
-// is whether all names agree so far.
+// Barriers by dissemination: in round r each rank tells the rank 2^r above it whether
+// all names that it knows agree.
 #pragma once
 
 #include "barrier_words.hpp"
@@ -28,12 +28,12 @@ public:
     int notify(int id, unsigned flags) OSD_EXCLUDES(lock_);
     /// Ends a barrier that is complete; otherwise it is not ready.
     int finish(int id, unsigned flags) OSD_EXCLUDES(lock_);
-    /// Sends what can be sent. Not from handlers.
+    /// Sends the next message of a barrier if it can. Not from handlers.
     void progress() OSD_EXCLUDES(lock_);
 
 private:
-    /// What a put of another rank writes: the word and its complement, so that a part of it is not
-    /// taken for the whole.
+    /// A put of another rank writes this: the word and its complement, so that a part is not taken
+    /// for the whole.
     struct put_slot {
         std::uint64_t word;
         std::uint64_t complement;
@@ -58,10 +58,11 @@ private:
     osd::mutex lock_;
     phase phase_ OSD_GUARDED_BY(lock_) = phase::idle;
     std::uint32_t number_ OSD_GUARDED_BY(lock_) = 0;
-    std::uint64_t own_ OSD_GUARDED_BY(lock_) = 0;   ///< what this rank has said
-    std::uint64_t known_ OSD_GUARDED_BY(lock_) = 0; ///< that, and what it has heard so far
+    std::uint64_t own_ OSD_GUARDED_BY(lock_) = 0; ///< what this rank has said
+    std::uint64_t
+        known_ OSD_GUARDED_BY(lock_) = 0; ///< its own word combined with the words heard so far
     int round_ OSD_GUARDED_BY(lock_) = 0;
-    bool sent_ OSD_GUARDED_BY(lock_) = false; ///< in this round
+    bool sent_ OSD_GUARDED_BY(lock_) = false; ///< this round's message is on its way
     dapl_am_op writes_;
     const put_slot *area_ = nullptr;
 };

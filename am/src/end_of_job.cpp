@@ -50,8 +50,8 @@ void sleep_shortly()
 /// The outcome of a connection request that was not for a connection.
 enum class outcome { none, accepted, rejected, failed };
 
-/// Requests to other ranks, and what became of them: one at a time to each rank. Nothing here
-/// allocates: memory may be what is missing.
+/// Requests to other ranks and their outcomes, one at a time to each rank. Nothing here allocates:
+/// memory may be short.
 class end_requests {
 public:
     end_requests(job_context &job, links &connections, std::int64_t limit, int count)
@@ -100,7 +100,7 @@ public:
     }
 
 private:
-    /// Takes what does not prove that it comes from that rank for no answer.
+    /// Counts an answer without the rank's proof as none.
     outcome outcome_of(const peer &p, purpose what, const DAT_EVENT &event) const
     {
         if (!links_.is_answered_by(p, what, p.ending_number, event))
@@ -178,7 +178,7 @@ void end_of_job::take_signal()
     (void)job_.end.set_code(128 + number);
 }
 
-/// Keeps what follows from hanging the process: a thread that stands still may hold a lock of the C
+/// Bounds the time until the process ends: a thread that stands still may hold a lock of the C
 /// library.
 void end_of_job::bound_by_alarm()
 {
@@ -193,8 +193,8 @@ void end_of_job::bound_by_alarm()
     kept_.seconds = alarm(static_cast<unsigned>(2 * limit_ / 1'000'000 + 3));
 }
 
-/// Gives the signals back where the program ends the process by itself: what it does then is not
-/// ours to bound or to hide.
+/// Gives the signals back where the program ends the process by itself: its last steps are not ours
+/// to bound or to hide.
 void end_of_job::release_signals() const
 {
     alarm(0);
@@ -296,7 +296,7 @@ void end_of_job::run()
 {
     bound_by_alarm();
     flush_streams();
-    // Without the launcher every rank ends by itself.
+    // Every rank ends by itself if the launcher has gone.
     if (job_.starter.is_lost())
         return;
     if (coordinate())

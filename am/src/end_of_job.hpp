@@ -23,12 +23,12 @@ public:
 private:
     enum class role { master, slave, alone };
 
-    /// What was there before the end of the job. A crash is none of it: it stays one, with its
-    /// signal.
+    /// The program's signal handlers and alarm, to be given back. Signals of crashes are never
+    /// taken, so a crash stays one.
     struct kept_signals {
         struct sigaction quit;
         struct sigaction alarm;
-        unsigned seconds; ///< of the program's own alarm
+        unsigned seconds; ///< left of the program's own alarm
     };
 
     static void on_signal(int number);

@@ -47,7 +47,7 @@ void ending::begin_without_launcher()
     if (!open_)
         return;
     begin(1);
-    wake(); // also if the job ends already, and waits for the launcher
+    wake(); // the end may have begun already, and wait for the launcher
 }
 
 void ending::exit(int code)

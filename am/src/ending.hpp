@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// What this process knows of the end of its job: whether somebody has asked for it, and the exit
-// code. Whatever finds that the job cannot go on asks here; end_of_job.hpp does what follows.
+// The state of the end of a job in this process: whether somebody has asked for it, and the exit
+// code. Every part that cannot go on asks here; end_of_job.hpp then ends the job.
 #pragma once
 
 #include <atomic>

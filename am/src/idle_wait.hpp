@@ -19,7 +19,7 @@ inline std::int64_t now_us()
 /// Pauses longer and longer while polls find nothing, and stands still once the job ends.
 class idle_wait {
 public:
-    /// `crowded`: what is waited for needs the processor on which this thread runs.
+    /// `crowded`: the awaited rank needs the processor on which this thread runs.
     idle_wait(const ending &end, bool crowded) : end_(end), crowded_(crowded) {}
 
     void pause(bool worked);

@@ -8,7 +8,7 @@ namespace am {
 
 struct introduction {
     location place;
-    secret key; ///< of the job; rank 0's counts
+    secret key; ///< the secret of the job; rank 0's counts
     std::uint32_t credits;
     std::uint32_t put_barrier;
     char network[16]; ///< what the adapter connects by, where it tells

@@ -26,7 +26,7 @@ public:
     int end_with_process() { return end_.open(); }
     /// Lets other ranks connect, and ask this one to end.
     int serve();
-    /// Makes the segment, and tells the other ranks of it.
+    /// Makes the segment, and tells the other ranks its address.
     int attach(DAPL_AM_HANDLER *handlers, int count, std::size_t segment_size);
 
     job_context &context() { return context_; }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // What the parts of a job share: its adapter, queues and pools, and the peers.
 //
-// Locks, in the order in which they may be taken: barrier, links, peer, those of the shared
-// receive queue, the EVDs and pools. None is held while a handler of the program runs.
+// Locks are taken in this order: barrier, links, peer, shared receive queue, EVDs, pools. None is
+// held while a handler of the program runs.
 #pragma once
 
 #include "dapl_am.h"
@@ -61,15 +61,16 @@ struct job_context {
     bool crowded = false;         ///< this host has more ranks than processors
     bool confirms_writes = false; ///< a write may complete before its data have arrived
     std::atomic<job_stage> stage{job_stage::none};
-    DAT_CNO_HANDLE receive_cno = DAT_HANDLE_NULL; ///< where the receive thread waits
+    DAT_CNO_HANDLE receive_cno = DAT_HANDLE_NULL; ///< the receive thread waits in it
     DAT_EVD_HANDLE receive_evd = DAT_HANDLE_NULL;
     DAT_EVD_HANDLE request_evd = DAT_HANDLE_NULL;
-    DAT_SRQ_HANDLE receives = DAT_HANDLE_NULL; ///< of all peers; null where the adapter has none
-    osd::mutex receives_lock;                  ///< for posting to it
-    osd::mutex receive_lock;                   ///< for taking events of receives
-    osd::mutex request_lock;                   ///< for taking events of requests
-    work_pool buffers;                         ///< with memory
-    work_pool bare;                            ///< without
+    DAT_SRQ_HANDLE receives =
+        DAT_HANDLE_NULL;      ///< shared by all peers; null where the adapter has none
+    osd::mutex receives_lock; ///< guards posting to the shared receives
+    osd::mutex receive_lock;  ///< guards taking events of receives
+    osd::mutex request_lock;  ///< guards taking events of requests
+    work_pool buffers;        ///< work requests with memory
+    work_pool bare;           ///< work requests without memory
     std::unique_ptr<peer[]> peers;
     segment own_segment;
     DAT_LMR_CONTEXT segment_context = 0;

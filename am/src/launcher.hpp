@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// What a job wants of the launcher that has started it. pmix_launcher.hpp has the one of programs.
+// The launcher of a job, as the job uses it. Programs have the one in pmix_launcher.hpp.
 #pragma once
 
 #include <atomic>
@@ -24,8 +24,8 @@ public:
     virtual int start() = 0;
     /// Makes a value known to the other ranks at the next exchange().
     virtual int publish(const char *key, const void *data, std::size_t size) = 0;
-    /// Waits until all ranks have come here with what they publish under the key, and names those
-    /// that have not come in time.
+    /// Waits until all ranks have published the key and have come here, and names the ranks that
+    /// have not come in time.
     virtual int exchange(const char *key, unsigned milliseconds) = 0;
     /// Copies what a rank has published: exactly `size` bytes. Waits for a rank that has left
     /// without publishing anything to end the job.

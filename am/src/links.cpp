@@ -18,11 +18,11 @@ namespace {
 
 using purpose = connection_purpose;
 
-constexpr std::uint32_t magic = 0xda91a302;  // with the version of the messages
+constexpr std::uint32_t magic = 0xda91a302;  // changes with the form of the messages
 constexpr int least_room = 8;                // peers
 constexpr std::int64_t first_pause = 20'000; // before another attempt, and twice as long each time
 constexpr std::int64_t longest_pause = 1'000'000;
-constexpr std::int64_t grace = 1'000'000; // from a lost connection to the end of the job
+constexpr std::int64_t grace = 1'000'000; // the job ends so long after a connection is lost
 constexpr std::int64_t between_reports = 10'000'000;
 constexpr unsigned refusal_pause = 5'000;
 constexpr DAT_TIMEOUT slice = 100'000;
@@ -83,7 +83,7 @@ unsigned stranger_log::take_pause()
 
 bool links::make_queues()
 {
-    // At an exit every rank asks this one for two things; connections make two events each.
+    // Every rank asks this one for two things at an exit; connections make two events each.
     const int length = 8 * job_.size() + 128;
     const auto streams = static_cast<DAT_EVD_FLAGS>(DAT_EVD_CR_FLAG | DAT_EVD_CONNECTION_FLAG);
     const int few = receives_per_peer() + job_context::depth;
@@ -171,7 +171,7 @@ DAT_EP_HANDLE links::make_endpoint(DAT_EVD_HANDLE events, int receives, int requ
     attr.max_request_dtos = requests;
     attr.max_recv_iov = 1;
     attr.max_request_iov = 1;
-    // All requests may be reads. Where both sides have more than these, siw serves none of them.
+    // All requests may be reads. Where both sides have more than these, siw serves no read.
     attr.max_rdma_read_in = std::min(job_context::depth, limits.max_rdma_read_per_ep_in);
     attr.max_rdma_read_out = std::min(job_context::depth, limits.max_rdma_read_per_ep_out);
     attr.max_rdma_read_iov = 1;
@@ -266,7 +266,7 @@ void links::begin(peer &p)
     start(p);
 }
 
-/// Has another attempt follow one that failed, until the time is up. The endpoint is kept: receives
+/// Begins another attempt after a failed one, until the time is up. The endpoint is kept: receives
 /// that it may still hold refer to it.
 void links::try_again(peer &p, DAT_EVENT_NUMBER why)
 {
@@ -438,7 +438,7 @@ void links::take_request(const DAT_EVENT &event)
 
 void links::enter_connected(peer &p, const DAT_EVENT &event)
 {
-    // This side has asked for it, or has accepted what was proven.
+    // This side has asked for the connection, or has accepted a proven request.
     if (job_.rank() < p.rank && !is_answered_by(p, purpose::talk, p.connect_number, event)) {
         (void)dat_ep_disconnect(std::exchange(p.ep, DAT_HANDLE_NULL), DAT_CLOSE_ABRUPT_FLAG);
         if (!std::exchange(p.doubted, true))

@@ -35,8 +35,8 @@ struct answer {
     proof shown;
 };
 
-/// Refuses connection requests that do not come from a rank of this job. Many of them are not
-/// answered at once, so that those that have come meanwhile are taken together.
+/// Refuses connection requests that do not come from a rank of this job. A flood is answered after
+/// pauses, so that many requests are taken together.
 class stranger_log {
 public:
     void refuse(DAT_CR_HANDLE request, const char *why);
@@ -44,7 +44,7 @@ public:
     unsigned take_pause();
 
 private:
-    bool refused_ = false; ///< since take_pause()
+    bool refused_ = false; ///< a request was refused since take_pause()
     std::uint64_t count_ = 0;
     std::int64_t next_report_ = 0;
 };
@@ -120,7 +120,7 @@ private:
 
     job_context &job_;
     osd::mutex lock_;
-    DAT_EVD_HANDLE events_ = DAT_HANDLE_NULL; ///< of connections and requests for them
+    DAT_EVD_HANDLE events_ = DAT_HANDLE_NULL; ///< takes connection events and requests
     DAT_PSP_HANDLE listener_ = DAT_HANDLE_NULL;
     int room_ OSD_GUARDED_BY(lock_) = 0; ///< peers that the EVDs of transfers have room for
     int used_ OSD_GUARDED_BY(lock_) = 0; ///< peers that take it

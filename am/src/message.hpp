@@ -27,9 +27,9 @@ struct header {
 
     std::uint8_t kind; ///< a category, and reply_bit
     std::uint8_t handler;
-    std::uint8_t count;   ///< of arguments
+    std::uint8_t count;   ///< number of arguments
     std::uint8_t credits; ///< given back
-    std::uint32_t size;   ///< of the payload
+    std::uint32_t size;   ///< bytes of the payload
     std::uint64_t address;
 
     category what() const { return static_cast<category>(kind & ~reply_bit); }
@@ -47,7 +47,7 @@ struct message {
     int count = 0;
     const std::int32_t *args = nullptr;
     const void *payload = nullptr;
-    std::uint32_t size = 0; ///< of the payload, sent along or not
+    std::uint32_t size = 0; ///< bytes of the payload, sent along or not
     std::uint64_t address = 0;
     bool carried = false; ///< the payload is in the message
 

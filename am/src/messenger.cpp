@@ -29,7 +29,7 @@ std::size_t header_size(int args)
            ~std::size_t{7};
 }
 
-/// Gives back what is banked, and `more`.
+/// Gives the banked credits back, and `more`.
 void add_credits(peer &p, work_request &w, int more) OSD_REQUIRES(p.lock)
 {
     reinterpret_cast<header *>(w.data)->credits = static_cast<std::uint8_t>(p.bank + more);
@@ -177,8 +177,8 @@ void messenger::send_reply(peer &p, const message &m)
     count(counted_.replies);
 }
 
-/// Banks the credit of a request whose handler did not reply, and sends what is banked if it is
-/// much.
+/// Banks the credit of a request whose handler did not reply, and sends the banked credits if they
+/// are many.
 void messenger::bank_credit(peer &p)
 {
     {
@@ -202,7 +202,7 @@ int messenger::deliver_here(const message &m, unsigned role)
 {
     dapl_am_token token{*this, nullptr, (role & DAPL_AM_REQUEST) != 0, false};
     void *payload = nullptr;
-    work_request *copy = nullptr; // not on the stack, which may be small
+    work_request *copy = nullptr; // the stack may be too small for it
     if (m.what == category::medium) {
         copy = &job_.take_buffer();
         if (m.size > 0)
@@ -349,7 +349,7 @@ bool messenger::dispatch(peer &p, const header &h, std::byte *data)
     return token.replied;
 }
 
-/// Passes over what has come on a connection that was given up. Its receive in a shared queue is
+/// Passes over a message on a connection that was given up. Its receive in a shared queue is
 /// replaced.
 void messenger::pass_over(peer &p, work_request &w, spare_buffers &spare)
 {
@@ -360,7 +360,7 @@ void messenger::pass_over(peer &p, work_request &w, spare_buffers &spare)
 }
 
 /// Waits for the service thread where the last event of connecting may still be with it. False if
-/// the endpoint was given up, since what was there is not the peer.
+/// the endpoint was given up, since an impostor had answered.
 bool messenger::await_connected(peer &p, DAT_EP_HANDLE ep)
 {
     for (idle_wait wait = job_.make_wait(); !p.is_up(); wait.pause(false)) {

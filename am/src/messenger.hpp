@@ -77,7 +77,7 @@ public:
     /// Returns the rank that has sent a message.
     int sender(const dapl_am_token &token) const;
 
-    /// Takes some of what has arrived. Returns whether there was anything.
+    /// Takes some arrived messages. Returns whether there were any.
     bool poll();
     /// Takes everything that has arrived.
     void take_all(spare_buffers &spare);

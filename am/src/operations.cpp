@@ -41,7 +41,7 @@ bool operations::make_key()
     return key_state_ == key_state::made;
 }
 
-/// Passes over those that still count operations of a thread that has ended. Null without memory.
+/// Passes over entries that still count operations of a thread that has ended. Null without memory.
 implicit_ops *operations::add_thread()
 {
     const osd::lock_guard guard(lock_);

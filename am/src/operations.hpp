@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// The operations that transfers are counted in: those with a handle, and the implicit ones of each
-// thread.
+// Operations count transfers: one for each handle, and two implicit ones for each thread.
 #pragma once
 
 #include "osd_sync.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Another rank of the job, and what it has told of itself.
+// Another rank of the job: its segment, its place, and the connection to it.
 #pragma once
 
 #include "osd_sync.hpp"
@@ -20,7 +20,7 @@ enum class link_state : std::uint8_t { none, connecting, up };
 /// The memory of a rank that others may write and read.
 struct segment {
     std::uint64_t base = 0;
-    std::uint64_t size = 0; ///< without the page of the barriers that follows
+    std::uint64_t size = 0; ///< bytes; the page of the barriers that follows does not count
     DAT_RMR_CONTEXT context = 0;
     std::uint32_t unused = 0;
 
@@ -32,7 +32,7 @@ struct segment {
 
 /// The place where a rank listens.
 struct location {
-    sockaddr_in6 address{}; ///< of either family
+    sockaddr_in6 address{}; ///< IPv4 or IPv6
     DAT_CONN_QUAL qualifier = 0;
 };
 
@@ -48,8 +48,8 @@ struct peer {
     int spare_receives OSD_GUARDED_BY(lock) = 0;
     int bank OSD_GUARDED_BY(lock) = 0;              ///< credits to give back with the next message
     bool granted OSD_GUARDED_BY(lock) = false;      ///< receives for its credits are shared already
-    std::int64_t deadline OSD_GUARDED_BY(lock) = 0; ///< when connecting is given up
-    std::int64_t pause OSD_GUARDED_BY(lock) = 0;    ///< before the next attempt
+    std::int64_t deadline OSD_GUARDED_BY(lock) = 0; ///< connecting is given up then
+    std::int64_t pause OSD_GUARDED_BY(lock) = 0;    ///< lies before the next attempt
     bool doubted OSD_GUARDED_BY(lock) = false; ///< an impostor has accepted, which was reported
     segment memory;
     location place;
@@ -62,7 +62,7 @@ struct peer {
     std::int64_t retry_at = 0; ///< 0: no attempt is due
     number_window heard;
     // The thread that ends the job alone uses these:
-    DAT_EP_HANDLE ending_ep = DAT_HANDLE_NULL; ///< of a request that is not answered yet
+    DAT_EP_HANDLE ending_ep = DAT_HANDLE_NULL; ///< has sent a request that is not answered yet
     std::uint64_t ending_number = 0;
     bool left = false; ///< has answered the request to end
 

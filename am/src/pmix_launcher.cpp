@@ -81,12 +81,13 @@ pmix_proc_t pmix_launcher::process(pmix_rank_t rank) const
 }
 
 /// Stands still if the job ends: an exit has left PMIx then, so its calls fail. They also fail
-/// shortly before the end, when PMIx or a rank has lost its connection and its thread has still to
-/// tell.
+/// shortly before the end, when a rank has died or a connection is lost: the launcher ends the job
+/// with the exit code of that rank if no other one comes first.
 int pmix_launcher::report_failure(const char *call, pmix_status_t status) const
 {
     constexpr int longest = 2000; // milliseconds
-    for (int i = 0; i < longest && status == PMIX_ERR_LOST_CONNECTION && !end_.begun(); ++i)
+    const bool ends = status == PMIX_ERR_LOST_CONNECTION || status == PMIX_ERR_PARTIAL_SUCCESS;
+    for (int i = 0; i < longest && ends && !end_.begun(); ++i)
         usleep(1000);
     end_.stand_if_begun();
     report("%s: %s", call, PMIx_Error_string(status));
@@ -190,7 +191,7 @@ bool pmix_launcher::begin_exchange()
     return status == PMIX_SUCCESS;
 }
 
-/// Reports the ranks that have published nothing. The server may know what they have published
+/// Reports the ranks that have published nothing. The server may know published values
 /// before the exchange is over, at least for ranks on this host.
 void pmix_launcher::report_missing(const char *key, unsigned milliseconds)
 {

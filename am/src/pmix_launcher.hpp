@@ -10,8 +10,8 @@ namespace am {
 
 class ending;
 
-/// The thread that sets the job up and the one that ends it take turns in PMIx; the latter keeps
-/// its turn. Otherwise both might begin the same exchange, and launchers may hang when a rank
+/// The set-up thread and the ending thread take turns in PMIx; the latter keeps its turn. Otherwise
+/// both might begin one exchange, and launchers may hang when a rank
 /// leaves an exchange that the others are not in.
 class pmix_launcher final : public launcher {
 public:
@@ -26,7 +26,7 @@ public:
     void abort(int code, const char *message) override;
 
 private:
-    static constexpr int set_up_exchanges = 2; ///< of locations and of segments
+    static constexpr int set_up_exchanges = 2; ///< one of locations, one of segments
 
     enum class turn { free, set_up, ending };
 

@@ -22,7 +22,7 @@ public:
     /// Starts the thread that takes messages while the program does not poll. Returns a status.
     int start_receive_thread();
 
-    /// Takes what has arrived and runs its handlers. Returns whether there was anything. Not from
+    /// Takes arrived messages and runs their handlers. Returns whether there was anything. Not from
     /// handlers.
     bool poll();
     /// Takes completions of requests, and polls unless a handler runs on this thread.

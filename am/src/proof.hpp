@@ -30,7 +30,7 @@ struct statement {
     std::uint32_t answer;  ///< 1: the rank that was asked says it
     std::uint32_t from;
     std::uint32_t to;
-    std::uint64_t number; ///< of the request
+    std::uint64_t number; ///< the request's
     std::uint64_t code;
 };
 
@@ -38,8 +38,8 @@ proof prove(const secret &key, const statement &said);
 /// Compares in a time that does not depend on which bytes are wrong.
 bool is_proof(const secret &key, const statement &said, const proof &given);
 
-/// Remembers which request numbers of a rank have come. A number is new once; one that is much
-/// older than the highest counts as seen.
+/// Remembers which request numbers of a rank have come. A number is new once. Numbers far
+/// below the highest count as seen.
 class number_window {
 public:
     bool is_new(std::uint64_t number)

@@ -50,7 +50,7 @@ void registration_cache::release(std::uint64_t begin, std::uint64_t end, int hal
     release(middle, end, halvings - 1);
 }
 
-/// Ends the watch of memory, but for what belongs to other registrations as well. What stays
+/// Ends the watch of memory, except where other registrations cover it. What stays
 /// watched stays a mapping of its own, and the kernel limits the mappings of a process.
 void registration_cache::unwatch(std::uint64_t begin, std::uint64_t end)
 {
@@ -145,12 +145,12 @@ bool registration_cache::watch(std::uint64_t begin, std::uint64_t end) const
 {
     uffdio_register range{};
     range.range = {begin, end - begin};
-    range.mode = UFFDIO_REGISTER_MODE_WP; // and nothing is protected: no access faults for it
+    range.mode = UFFDIO_REGISTER_MODE_WP; // nothing is protected, so no access faults
     return ioctl(watch_, UFFDIO_REGISTER, &range) == 0;
 }
 
-/// Watches the memory of a registration, after it has had the first page touched. What is touched
-/// first while it is watched can never be joined again with the mapping around it, and the kernel
+/// Watches the memory of a registration, after it has had the first page touched. Memory first
+/// touched while it is watched can never be joined again with the mapping around it, and the kernel
 /// limits the mappings of a process. The first watch tells whether the memory may be touched: none
 /// of a file is.
 bool registration_cache::watch_touched(registration &r)
@@ -182,8 +182,7 @@ registration *registration_cache::find(std::uint64_t begin, std::uint64_t end)
     return nullptr;
 }
 
-/// Claims one to be deregistered: a stale one, or if there is need, the one that was not used for
-/// the longest time.
+/// Claims a registration to be ended: a stale one, or if there is need, the least recently used.
 registration *registration_cache::claim_victim(bool need)
 {
     const osd::lock_guard guard(lock_);
@@ -210,7 +209,7 @@ void registration_cache::give_up(registration &r)
         unwatch(r.begin, r.end);
 }
 
-/// Deregisters one that claim_victim() finds. False when there is none.
+/// Deregisters the victim of claim_victim(). False when there is none.
 bool registration_cache::drop_one(bool need)
 {
     registration *victim = claim_victim(need);

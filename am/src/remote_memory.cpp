@@ -110,7 +110,7 @@ void remote_memory::write_from(const reachable_memory &from, peer &p, std::uint6
 void remote_memory::write(peer &p, std::uint64_t remote, const void *local, std::size_t size,
                           dapl_am_op &op, local_memory promise)
 {
-    // What is small is copied sooner than a second cache line of bookkeeping is touched.
+    // Copying few bytes takes less time than touching a second cache line of bookkeeping.
     constexpr std::size_t always_copied = 256;
     if (size > always_copied && (promise == local_memory::lent || size > buffer_size))
         if (const reachable_memory from(job_, cache_, local, size); from)

@@ -14,8 +14,8 @@ class registration_cache;
 class reachable_memory;
 
 enum class local_memory {
-    reusable, ///< when the call returns
-    lent      ///< until the operation is complete
+    reusable, ///< the caller may change it when the call returns
+    lent      ///< the caller leaves it alone until the operation is complete
 };
 
 class remote_memory {
@@ -24,8 +24,7 @@ public:
 
     // These want a connected peer, and count the parts of the transfer in `op`.
 
-    /// Copies what has to be reusable on return, unless it is larger than a buffer: then the caller
-    /// waits.
+    /// Copies reusable memory, unless it is larger than a buffer: then the caller waits.
     void write(peer &p, std::uint64_t remote, const void *local, std::size_t size, dapl_am_op &op,
                local_memory promise);
     /// Writes from memory that is larger than a buffer and reusable when `written` is complete.
@@ -47,7 +46,7 @@ public:
     /// Waits without running handlers.
     void await_quietly(const dapl_am_op &op);
 
-    /// Returns the number of reads posted to learn that what was written has arrived.
+    /// Returns the number of reads posted to learn that written data have arrived.
     std::uint64_t confirmations() const { return confirmations_; }
 
 private:

@@ -22,7 +22,7 @@ void report_as(int rank)
 void report(const char *format, ...)
 {
     char line[512];
-    constexpr int most = static_cast<int>(sizeof line) - 2; // without the end of the line
+    constexpr int most = static_cast<int>(sizeof line) - 2; // leaves room for the end of the line
     int length = std::snprintf(line, sizeof line, "dapl-am: rank %d: ", reporting_rank.load());
     va_list values;
     va_start(values, format);

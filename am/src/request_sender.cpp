@@ -36,8 +36,8 @@ int request_sender::send_to_peer(peer &p, message &m, bool immediate)
     return DAPL_AM_OK;
 }
 
-/// Writes the payload, and sends a message behind it. `immediate` is a matter of the connection
-/// only: what is written cannot be taken back.
+/// Writes the payload, and sends a message behind it. `immediate` concerns the connection only: a
+/// write cannot be taken back.
 int request_sender::send_long(peer &p, const message &m, bool immediate)
 {
     if (immediate && !links_.ensure(p))

@@ -6,7 +6,7 @@
 
 namespace am {
 
-/// Starts a detached thread that takes no signals but SIGQUIT and those of crashes. False when the
+/// Starts a detached thread that takes SIGQUIT and the signals of crashes only. False when the
 /// system has none left, which is reported.
 bool start_service_thread(void *(*body)(void *), void *argument, pthread_t *started = nullptr);
 

@@ -17,7 +17,7 @@ struct settings {
     unsigned setup_timeout = 300'000;
     unsigned exit_timeout = 0; ///< 0: by the number of ranks
 
-    /// Reads the options and the environment, and reports what is wrong. Returns a status.
+    /// Reads the options and the environment, and reports mistakes. Returns a status.
     int load(const DAPL_AM_OPTIONS *options);
     /// Returns the milliseconds in which a job of this size has to end.
     unsigned exit_limit(int size) const;

@@ -74,8 +74,8 @@ public:
 
 private:
     struct swept {
-        std::size_t left = 0;  ///< not complete
-        std::size_t ended = 0; ///< by this sweep
+        std::size_t left = 0;  ///< operations that are not complete
+        std::size_t ended = 0; ///< handles ended by this sweep
         bool some() const { return ended > 0 || left == 0; }
     };
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Work requests, and the registered memory that belongs to some of them: for receives, sends, and
-// copies of what is put or fetched.
+// Work requests. Some have registered memory, for receives, sends and copied transfers.
 #pragma once
 
 #include "osd_sync.hpp"
@@ -18,7 +17,7 @@ struct registration;
 
 } // namespace am
 
-/// Transfers that are synchronized together: by a handle, or as the implicit ones of a thread.
+/// Transfers that are synchronized together: by a handle, or implicitly by a thread.
 struct dapl_am_op {
     std::atomic<std::uint32_t> pending{0};
     am::peer *unconfirmed = nullptr; ///< has been written to, and no read has followed
@@ -40,7 +39,7 @@ struct work_request {
     std::uint32_t length = 0;
     peer *owner = nullptr;
     dapl_am_op *op = nullptr;     ///< counts this transfer
-    void *copy_to = nullptr;      ///< where the data of a read_copy go
+    void *copy_to = nullptr;      ///< takes the data of a read_copy
     registration *lent = nullptr; ///< covers the memory of this transfer, which gives it back
 
     DAT_LMR_TRIPLET segment(std::size_t size) const
