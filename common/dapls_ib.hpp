@@ -617,7 +617,7 @@ struct dapls_ib : Types, port_traits {
     }
 
     /// [srq] Makes a queue pair like qp_alloc, but one that takes its receives from the srq. It is
-    /// never reset: the common layer frees it and makes a new one.
+    /// never reset: the common layer frees it and makes a new one. Control.
     static status dapls_ib_qp_alloc_srq(pd &, qp &, srq &, cq * /*recv_cq*/, cq * /*send_cq*/,
                                         const qp_params &)
     {
