@@ -104,7 +104,7 @@ class Differences(unittest.TestCase):
 
     def test_no_thread_word(self) -> None:
         self.expect("dapls_ib_mr_deregister: the header's text has no thread word", header_with(
-            "keeps its place. Control.", "keeps its place."))
+            "from its memory. Control.", "from its memory."))
 
     def test_unknown_feature(self) -> None:
         self.expect("dapls_ib_cq_wait: the header has no feature 'naps'",
