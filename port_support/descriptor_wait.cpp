@@ -33,6 +33,13 @@ osd::wait_result wait_readable(int fd, int wake, osd::deadline until, bool &read
     return result;
 }
 
+osd::wait_result wait_either_readable(int fd, int other, osd::deadline until)
+{
+    const int sources[2] = {fd, other};
+    std::uint64_t ready = 0;
+    return sleep_on(sources, until, ready);
+}
+
 osd::wait_result wait_readable(int fd, osd::deadline until)
 {
     bool readable;

@@ -15,6 +15,8 @@ namespace dapl::port_support {
 /// without SA_RESTART ran. Where the system refuses to sleep on them, it dozes.
 osd::wait_result wait_readable(int fd, int wake, osd::deadline until, bool &readable);
 osd::wait_result wait_readable(int fd, osd::deadline until);
+/// Sleeps until one of two descriptors is readable; the second may be negative.
+osd::wait_result wait_either_readable(int fd, int other, osd::deadline until);
 
 /// Sleeps that long, or until the deadline.
 osd::wait_result doze(std::uint32_t us, osd::deadline until);

@@ -29,27 +29,100 @@ constexpr std::int64_t idle_round_ns = 3000;    ///< a round that took no longer
 constexpr std::int64_t trusted_ns = 10'000'000; ///< time for which a look at moved_so_far() is
                                                 ///< trusted
 
-bool is_readable(int fd)
+bool is_readable(int fd, int other)
 {
-    pollfd look{fd, POLLIN, 0};
-    return poll(&look, 1, 0) == 1;
+    pollfd look[2] = {{fd, POLLIN, 0}, {other, POLLIN, 0}};
+    return poll(look, 2, 0) > 0;
 }
 
 } // namespace
 
-bool progress_watch::has_polled(progress_target &target)
+// ------------------------------------------------------------------------------ shared_descriptor
+
+void shared_descriptor::arm(port_support::epoll_set &set, place &at)
 {
-    const bool polled = target.take_polled();
+    if (at.armed || at.targets == 0)
+        return;
+    constexpr std::uint32_t once = port_support::epoll_set::once;
+    at.armed = true;
+    const bool listed = std::exchange(at.listed, true);
+    (void)(listed ? set.modify(fd_, once, &at) : set.add(fd_, once, &at));
+}
+
+void shared_descriptor::count_in(port_support::epoll_set &set, bool notifying)
+{
+    if (fd_ < 0)
+        return;
+    osd::lock_guard hold(lock_);
+    ++places_[notifying].targets;
+    arm(set, places_[notifying]);
+}
+
+void shared_descriptor::count_out(bool notifying)
+{
+    if (fd_ < 0)
+        return;
+    osd::lock_guard hold(lock_);
+    --places_[notifying].targets;
+}
+
+void shared_descriptor::rest(port_support::epoll_set &set, bool notifying)
+{
+    if (fd_ < 0)
+        return;
+    osd::lock_guard hold(lock_);
+    place &at = places_[notifying];
+    if (at.targets == 0 && std::exchange(at.armed, false))
+        (void)set.modify(fd_, 0, &at);
+}
+
+void shared_descriptor::resume(port_support::epoll_set &set, bool notifying)
+{
+    if (fd_ < 0)
+        return;
+    osd::lock_guard hold(lock_);
+    arm(set, places_[notifying]);
+}
+
+bool shared_descriptor::fired(const void *tag, bool &notifying)
+{
+    if (fd_ < 0)
+        return false;
+    osd::lock_guard hold(lock_);
+    for (place &at : places_) {
+        if (tag != &at)
+            continue;
+        at.armed = false;
+        notifying = &at == &places_[1];
+        return true;
+    }
+    return false;
+}
+
+// ------------------------------------------------------------------------------------- visits
+
+/// Returns whether the target was armed.
+bool progress_target::disarm(shared_descriptor &shared)
+{
+    const bool was_armed = armed_.exchange(false);
+    if (was_armed)
+        shared.count_out(notifies_);
+    return was_armed;
+}
+
+bool progress_target::has_polled()
+{
+    const bool polled = take_polled();
     if (polled)
-        target.unattended_.end();
+        unattended_.end();
     return polled;
 }
 
 bool progress_watch::in_use(progress_target &target, progress_target *mate)
 {
     const bool posted = target.posting.exchange(0, std::memory_order_relaxed) != 0;
-    const bool polled = has_polled(target);
-    return (mate != nullptr && has_polled(*mate)) || posted || polled;
+    const bool polled = target.has_polled();
+    return (mate != nullptr && mate->has_polled()) || posted || polled;
 }
 
 /// busy: polling or posting right now. idle: did so recently, but may now spin on memory that a
@@ -88,7 +161,7 @@ progress_watch::next_step progress_watch::serve(progress_target &target, int rou
         }
         if (target.wants_callback() && !quiet)
             continue;
-        if (!is_readable(target.wait_fd))
+        if (!is_readable(target.wait_fd, target.shared_fd))
             return next_step::arm;
     }
     const bool moved = osd::now_ns() - began > rounds * idle_round_ns;
@@ -98,7 +171,7 @@ progress_watch::next_step progress_watch::serve(progress_target &target, int rou
 /// Completions that nobody takes may hold a failure, which has to end the connection.
 void progress_watch::look_after_completions(progress_target &target)
 {
-    if (!target.puts_aside || has_polled(target) || target.is_waiting() || !target.progress())
+    if (!target.puts_aside || target.has_polled() || target.is_waiting() || !target.progress())
         target.unattended_.end();
     else if (target.unattended_.go_on(osd::now_ns()))
         target.put_aside();
@@ -144,7 +217,7 @@ port_support::epoll_set &progress_watch::set_of(connection_service &service,
 /// A descriptor in epoll costs a little with every packet, even when it is not armed.
 void progress_watch::stop_watching(connection_service &service, progress_target &target)
 {
-    target.armed_.store(false);
+    (void)target.disarm(shared_);
     if (std::exchange(target.listed_, false))
         set_of(service, target).remove(target.wait_fd);
 }
@@ -152,8 +225,9 @@ void progress_watch::stop_watching(connection_service &service, progress_target 
 void progress_watch::watch(connection_service &service, progress_target &target)
 {
     constexpr std::uint32_t once = port_support::epoll_set::once;
-    target.armed_.store(true);
     port_support::epoll_set &set = set_of(service, target);
+    if (!target.armed_.exchange(true))
+        shared_.count_in(set, target.notifies_);
     const bool listed = std::exchange(target.listed_, true);
     if (listed ? set.modify(target.wait_fd, once, &target) : set.add(target.wait_fd, once, &target))
         return;
@@ -300,6 +374,8 @@ void progress_watch::visit_ready(connection_service &service)
         static_cast<progress_ready_link &>(*t).unlink();
         visit(service, *t);
     }
+    shared_.resume(service.events, false);
+    shared_.resume(notifying_, true);
 }
 
 std::int64_t progress_watch::visit_due(connection_service &service)
@@ -334,16 +410,28 @@ void progress_watch::make_ready(progress_target &target)
         ready_.push(target);
 }
 
+/// Other targets stay armed: the visit moves their data, too, and each completion signals.
+void progress_watch::make_one_ready(bool notifying)
+{
+    for (progress_target *t = all_.front(); t != nullptr; t = all_.after(*t)) {
+        osd::lock_guard hold(t->arming_);
+        if (t->notifies_ == notifying && t->disarm(shared_))
+            return make_ready(*t);
+    }
+}
+
 void progress_watch::set_ready(connection_service &service, void *tag)
 {
     if (tag == &notifying_)
         return collect(service);
     if (tag == &alarm_)
         return end_lingering(service);
+    if (bool notifying = false; shared_.fired(tag, notifying))
+        return make_one_ready(notifying);
     progress_target &target = *static_cast<progress_target *>(tag);
     {
         osd::lock_guard hold(target.arming_);
-        target.armed_.store(false);
+        (void)target.disarm(shared_);
     }
     make_ready(target);
 }
@@ -391,8 +479,9 @@ void progress_watch::begin_wait(connection_service &service, progress_target &ta
     if (stop_lingering(target)) {
         how |= progress_target::left;
     } else if (target.armed_.load() && !target.wants_callback()) {
-        target.armed_.store(false);
+        (void)target.disarm(shared_);
         (void)set_of(service, target).modify(target.wait_fd, 0, &target);
+        shared_.rest(set_of(service, target), target.notifies_);
         how |= progress_target::left;
     }
     target.sleepers.fetch_or(how);
@@ -475,8 +564,9 @@ void progress_watch::wake_waiter()
 
 // ---------------------------------------------------------------------------------- coming, going
 
-bool progress_watch::open(connection_service &service, bool notifying)
+bool progress_watch::open(connection_service &service, bool notifying, int shared_fd)
 {
+    shared_.open(shared_fd);
     alarm_ = osd::beyond_standard(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
     if (alarm_ < 0 || !service.events.add(alarm_, EPOLLIN | EPOLLET, &alarm_))
         return false;
@@ -492,9 +582,14 @@ void progress_watch::close()
     wake_.close();
 }
 
-void progress_watch::add(connection_service &, progress_target &target)
+bool progress_watch::add(connection_service &service, progress_target &target)
 {
+    if (!service.events.add(target.wait_fd, 0, &target)) // tried only: the target is not armed yet
+        return false;
+    service.events.remove(target.wait_fd);
+    target.shared_fd = shared_.get();
     all_.push(target);
+    return true;
 }
 
 void progress_watch::remove(connection_service &service, progress_target &target)

@@ -22,6 +22,10 @@
 //   completions have waited for       put aside: a failure that follows from one of them is seen
 //     their consumer for 20 ms          then, whether or not the consumer ever comes
 //
+// Where all targets of a device move data through one shared descriptor, each set holds that, armed
+// as long as targets of the set are armed. When it is ready, one of them is visited, which moves
+// the data of all.
+//
 // A consumer that waits again ends the lingering before that. It sets a timer, at most, and wakes
 // no thread. Were the descriptor armed instead, each completion that the consumer takes itself
 // between two waits would wake the service thread.
@@ -64,11 +68,43 @@ private:
     std::atomic<std::int64_t> since_ns_{0}; ///< 0: is not running
 };
 
+/// A descriptor that is readable when there are data to move for any target. A set, of two, holds
+/// it armed while targets of the set are armed.
+class shared_descriptor {
+public:
+    void open(int fd) { fd_ = fd; }
+    int get() const { return fd_; }
+
+    /// Counts a target of the set that is armed now.
+    void count_in(port_support::epoll_set &set, bool notifying) OSD_EXCLUDES(lock_);
+    void count_out(bool notifying) OSD_EXCLUDES(lock_);
+    /// Disarms the descriptor in a set without armed targets.
+    void rest(port_support::epoll_set &set, bool notifying) OSD_EXCLUDES(lock_);
+    /// Arms the descriptor again after fired(), for targets that have stayed armed.
+    void resume(port_support::epoll_set &set, bool notifying) OSD_EXCLUDES(lock_);
+    /// Whether a set has reported this descriptor by the tag, and disarmed it. Says which set.
+    bool fired(const void *tag, bool &notifying) OSD_EXCLUDES(lock_);
+
+private:
+    struct place {
+        std::uint32_t targets = 0; ///< number of armed targets in the set
+        bool listed = false;
+        bool armed = false;
+    };
+    void arm(port_support::epoll_set &set, place &at) OSD_REQUIRES(lock_);
+
+    int fd_ = -1;
+    osd::mutex lock_; ///< the last lock
+    place places_[2] OSD_GUARDED_BY(lock_);
+};
+
 /// A CQ through which connections are kept going. A port's cq derives from it.
 class progress_target : public progress_all_link, public progress_ready_link {
 public:
-    /// Readable when there is something to do, as far as reset_signal() left it to that.
+    /// Readable when there is something to do, as far as reset_signal() left it to that. Where
+    /// targets share a descriptor for data to move, this one tells of completions only.
     int wait_fd = -1;
+    int shared_fd = -1;      ///< the shared descriptor, if any; set by progress_watch::add()
     bool puts_aside = false; ///< put_aside() is there
 
     enum : std::uint32_t {
@@ -88,6 +124,9 @@ protected:
 
 private:
     friend class progress_watch;
+
+    bool has_polled();
+    bool disarm(shared_descriptor &shared) OSD_REQUIRES(arming_);
 
     // The device, called without a lock.
     /// Makes progress on the device; true when the CQ holds a completion.
@@ -136,11 +175,14 @@ private:
 class progress_watch {
 public:
     /// Opens the descriptors, before the thread starts; close() after it ended. `notifying`:
-    /// consumers may wait for callbacks. False and errno when there are no descriptors left.
-    [[nodiscard]] bool open(connection_service &service, bool notifying);
+    /// consumers may wait for callbacks. `shared_fd`: a descriptor that tells of data to move for
+    /// any target, or -1. False and errno when there are no descriptors left.
+    [[nodiscard]] bool open(connection_service &service, bool notifying, int shared_fd = -1);
     void close();
 
-    void add(connection_service &service, progress_target &target) OSD_REQUIRES(service.lock);
+    /// False and errno when the kernel refuses to watch the target.
+    [[nodiscard]] bool add(connection_service &service, progress_target &target)
+        OSD_REQUIRES(service.lock);
     /// Removes a target. Fence: no visit is running afterwards.
     void remove(connection_service &service, progress_target &target) OSD_REQUIRES(service.lock);
 
@@ -172,7 +214,6 @@ private:
     enum class next_step { arm, back_off, revisit };
     enum class consumer { absent, idle, busy };
 
-    static bool has_polled(progress_target &target);
     static bool in_use(progress_target &target, progress_target *mate);
     static consumer observe_consumer(progress_target &target, progress_target *mate);
     static next_step attend(progress_target &target, progress_target *mate, bool called,
@@ -193,6 +234,7 @@ private:
     void set_alarm(std::int64_t at_ns) OSD_REQUIRES(alarm_lock_);
 
     void make_ready(progress_target &target);
+    void make_one_ready(bool notifying);
     void collect(connection_service &service) OSD_REQUIRES(service.lock);
     void end_lingering(connection_service &service) OSD_REQUIRES(service.lock);
     void arm(connection_service &service, progress_target &target, bool called_back)
@@ -212,6 +254,7 @@ private:
     int alarm_ = -1; ///< a timer: readable when they have lingered long enough
     std::atomic<std::int64_t> last_wait_ns_{0}; ///< how long it took
 
+    shared_descriptor shared_;
     port_support::epoll_set notifying_;
     osd::event_descriptor wake_;     ///< ends wait_for_callback
     std::atomic<bool> awake_{false}; ///< the thread in wait_for_callback is awake

@@ -8,14 +8,36 @@
 #include <atomic>
 #include <cstring>
 #include <doctest/doctest.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
+#include <utility>
 
 using namespace dapl::DAPL_TRANSPORT;
 using ms = std::chrono::milliseconds;
 
 namespace {
+
+/// Data for any of several CQs.
+struct shared_data {
+    int fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    std::atomic<int> moved{0};
+
+    ~shared_data() { close(fd); }
+    void arrive() const { eventfd_write(fd, 1); }
+    void move()
+    {
+        eventfd_t value;
+        if (eventfd_read(fd, &value) == 0)
+            ++moved;
+    }
+    bool is_readable() const
+    {
+        pollfd look{fd, POLLIN, 0};
+        return poll(&look, 1, 0) == 1;
+    }
+};
 
 /// A CQ whose traffic arrives at a descriptor, and completes when progress is made.
 struct counting_cq final : progress_target {
@@ -30,7 +52,8 @@ struct counting_cq final : progress_target {
     std::atomic<bool> blocks{false};   ///< blocks visits as long as it is set
     std::atomic<int> inside{0};        ///< threads that visit it
     std::atomic<bool> overlaps{false}; ///< they were several
-    std::atomic<int> aside{0};         ///< completions that put_aside() took
+    std::atomic<shared_data *> shared{nullptr};
+    std::atomic<int> aside{0}; ///< completions that put_aside() took
     std::atomic<bool> polled{false};
     std::atomic<bool> always_polled{false};
     std::atomic<bool> stuck{false};        ///< something is there, and stays there
@@ -72,6 +95,8 @@ private:
         while (blocks)
             std::this_thread::yield();
         move();
+        if (shared_data *all = shared)
+            all->move();
         --inside;
         return completions != 0;
     }
@@ -95,11 +120,11 @@ struct progress_rig : connection_service {
     progress_watch watch;
     std::atomic<int> wakeups{0}; ///< wake-ups of the service thread
 
-    progress_rig()
+    explicit progress_rig(int shared_fd = -1)
     {
         std::strcpy(name, "test");
         REQUIRE(events.open());
-        REQUIRE(watch.open(*this, true));
+        REQUIRE(watch.open(*this, true, shared_fd));
         REQUIRE(events.start("test", &run, this));
     }
     ~progress_rig()
@@ -142,6 +167,17 @@ bool leave_the_thread_asleep(progress_rig &rig, Rounds rounds, int fewer_than = 
     return false;
 }
 
+/// Whether a counter stays as it is for a while, at last.
+template <class Counter>
+bool comes_to_rest(Counter counter)
+{
+    return eventually([&] {
+        const int before = counter();
+        std::this_thread::sleep_for(ms(50));
+        return counter() == before;
+    });
+}
+
 /// A CQ at which a queue pair receives.
 struct watched_cq {
     progress_rig &rig;
@@ -151,7 +187,7 @@ struct watched_cq {
     {
         cq.always_polled = always_polled; // the thread visits an added target at once
         osd::lock_guard hold(rig.lock);
-        rig.watch.add(rig, cq);
+        REQUIRE(rig.watch.add(rig, cq));
         rig.watch.add_receiver(rig, cq, cq);
     }
     ~watched_cq()
@@ -187,10 +223,7 @@ TEST_SUITE("progress_watch")
         watched.cq.puts_aside = true;
         watched.cq.arrive();
         CHECK(eventually([&] { return watched.cq.aside == 1; }));
-        std::this_thread::sleep_for(ms(20));
-        const int before = watched.cq.progressed;
-        std::this_thread::sleep_for(ms(50));
-        CHECK(watched.cq.progressed == before);
+        CHECK(comes_to_rest([&] { return watched.cq.progressed.load(); }));
     }
 
     TEST_CASE("where requests complete elsewhere, these are put aside, too")
@@ -202,8 +235,8 @@ TEST_SUITE("progress_watch")
         counting_cq recvs;
         {
             osd::lock_guard hold(rig.lock);
-            rig.watch.add(rig, sends);
-            rig.watch.add(rig, recvs);
+            REQUIRE(rig.watch.add(rig, sends));
+            REQUIRE(rig.watch.add(rig, recvs));
             rig.watch.add_receiver(rig, recvs, sends);
         }
         recvs.arrive();
@@ -213,6 +246,62 @@ TEST_SUITE("progress_watch")
         rig.watch.remove_receiver(rig, recvs);
         rig.watch.remove(rig, recvs);
         rig.watch.remove(rig, sends);
+    }
+
+    TEST_CASE(
+        "where all share a descriptor, one is visited for the data of all, and then the thread "
+        "sleeps")
+    {
+        shared_data shared;
+        progress_rig rig(shared.fd);
+        watched_cq one(rig), two(rig), polled(rig, true);
+        for (watched_cq *each : {&one, &two, &polled})
+            each->cq.shared = &shared;
+        SUBCASE("") {}
+        SUBCASE("also one that wants a callback")
+        {
+            rig.watch.request_callback(rig, two.cq);
+        }
+        for (int round = 1; round <= 20; ++round) {
+            shared.arrive();
+            REQUIRE(eventually([&] { return shared.moved == round; }));
+        }
+        CHECK(comes_to_rest([&] { return one.cq.progressed + two.cq.progressed; }));
+        two.cq.arrive(); // a completion signals
+        CHECK(eventually([&] { return two.cq.completions == 1; }));
+    }
+
+    TEST_CASE("where all share a descriptor, a consumer that waits disarms it")
+    {
+        shared_data shared;
+        progress_rig rig(shared.fd);
+        watched_cq watched(rig);
+        watched.cq.shared = &shared;
+        const auto rounds = [&] {
+            rig.watch.begin_wait(rig, watched.cq);
+            for (int i = 0; i < many; ++i) {
+                shared.arrive();
+                std::this_thread::sleep_for(std::chrono::microseconds(100));
+                shared.move();
+            }
+            rig.watch.end_wait(rig, watched.cq);
+            std::this_thread::sleep_for(ms(20)); // the thread comes back, and arms it
+        };
+        CHECK(leave_the_thread_asleep(rig, rounds));
+        shared.arrive();
+        CHECK(eventually([&] { return shared.moved != 0 && !shared.is_readable(); }));
+    }
+
+    TEST_CASE("a target that the kernel does not watch is refused")
+    {
+        progress_rig rig;
+        counting_cq cq;
+        const int own = std::exchange(cq.wait_fd, -1);
+        {
+            osd::lock_guard hold(rig.lock);
+            CHECK_FALSE(rig.watch.add(rig, cq));
+        }
+        cq.wait_fd = own;
     }
 
     TEST_CASE("completions of a consumer that polls are left to it")

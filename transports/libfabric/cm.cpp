@@ -98,6 +98,7 @@ void connected(hca &device, qp &q, const void *answer, std::size_t size) OSD_REQ
     } else if (state != phase::accepting) {
         return;
     }
+    watch_hang_up(device, q);
     go_live(device, q);
     device.deliver(q, DAT_CONNECTION_EVENT_ESTABLISHED, data);
 }
@@ -308,7 +309,7 @@ void transport::dapls_ib_disconnect(qp &q, DAT_CLOSE_FLAGS flags)
     const bool graceful = flags == DAT_CLOSE_GRACEFUL_FLAG;
     if (state != phase::live && (state != phase::closing || graceful))
         return;
-    if (graceful && device.tcp_like && post_closing_marker(q)) {
+    if (graceful && post_closing_marker(q)) {
         q.close_by_ns = ns_from_now(device.params.linger_ms);
         q.enter(phase::closing);
         device.schedule(q, 0);

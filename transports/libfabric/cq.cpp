@@ -4,6 +4,17 @@
 #include "dapl_debug.hpp"
 #include "descriptor_wait.hpp"
 #include "osd_cancellation.hpp"
+#include "osd_system.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+#include <utility>
 
 #include <algorithm>
 
@@ -325,7 +336,8 @@ namespace {
 /// Sleeps on the CQ's descriptor; returns at once if the descriptor may not signal present events.
 osd::wait_result sleep_on(cq &c, bool quiet, osd::deadline until)
 {
-    return quiet ? port_support::wait_readable(c.wait_fd, until) : osd::wait_result::woken;
+    return quiet ? port_support::wait_either_readable(c.wait_fd, c.shared_fd, until)
+                 : osd::wait_result::woken;
 }
 
 constexpr unsigned dozes_per_call = 64;
@@ -379,25 +391,82 @@ osd::wait_result wait_for_cq(cq &c, osd::deadline until)
     return how;
 }
 
-status open_cq(hca &device, cq &c, evd *owner, DAT_COUNT depth)
+namespace {
+
+bool is_epoll_set(int fd)
+{
+    epoll_event ignored;
+    return epoll_wait(fd, &ignored, 1, 0) >= 0;
+}
+
+/// Returns an epoll set that is in this one, or -1.
+int set_within(int set)
+{
+    char text[1024]; // /proc shows a line for each descriptor in the set: "tfd: NUMBER events: ..."
+    std::snprintf(text, sizeof text, "/proc/self/fdinfo/%d", set);
+    const int info = ::open(text, O_RDONLY | O_CLOEXEC);
+    const ssize_t size = info >= 0 ? ::read(info, text, sizeof text - 1) : 0;
+    if (info >= 0)
+        ::close(info);
+    text[std::max<ssize_t>(size, 0)] = '\0';
+    for (const char *at = text; (at = std::strstr(at, "tfd:")) != nullptr;) {
+        at += std::strlen("tfd:");
+        if (const auto fd = static_cast<int>(std::strtol(at, nullptr, 10)); is_epoll_set(fd))
+            return fd;
+    }
+    return -1;
+}
+
+int open_fid(const hca &device, fid_cq *&fid, int &wait_fd, DAT_COUNT depth, void *context)
 {
     fi_cq_attr attr{};
     attr.size = static_cast<std::size_t>(depth);
     attr.format = FI_CQ_FORMAT_DATA;
     attr.wait_obj = FI_WAIT_FD;
-    const int error = fi_cq_open(device.domain, &attr, &c.fid, &c);
-    if (error != 0) {
-        dapl_log(DAPL_DBG_TYPE_ERR, "%s: fi_cq_open of %d entries failed: %s", device.name, depth,
-                 fi_strerror(-error));
-        return status_of_errno(-error);
-    }
+    const int error = fi_cq_open(device.domain, &attr, &fid, context);
+    if (error == 0)
+        (void)fi_control(&fid->fid, FI_GETWAIT, &wait_fd);
+    return error;
+}
+
+/// Every argument is as libfabric wants it, so a resource is missing, also where libfabric says
+/// EINVAL because the kernel has refused one more epoll set.
+status refused_cq(const hca &device, const char *call, int error)
+{
+    dapl_log(DAPL_DBG_TYPE_ERR, "%s: no more CQs can be had: %s failed: %s%s", device.name, call,
+             fi_strerror(error), osd::limit_text(error).text);
+    return error == ENOMEM ? out_of_memory
+                           : status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_TEVD);
+}
+
+} // namespace
+
+void find_shared_descriptor(hca &device)
+{
+    fid_cq *cq = nullptr;
+    int wait_fd = -1;
+    if (open_fid(device, cq, wait_fd, 1, nullptr) != 0)
+        return;
+    device.shared_fd = set_within(wait_fd);
+    fi_close(&cq->fid);
+}
+
+status open_cq(hca &device, cq &c, evd *owner, DAT_COUNT depth)
+{
+    const int error = open_fid(device, c.fid, c.wait_fd, depth, &c);
+    if (error != 0)
+        return refused_cq(device, "fi_cq_open", -error);
     c.device = &device;
     c.owner = owner;
     c.puts_aside = true;
-    (void)fi_control(&c.fid->fid, FI_GETWAIT, &c.wait_fd);
+    if (device.shared_fd >= 0)
+        (void)epoll_ctl(c.wait_fd, EPOLL_CTL_DEL, device.shared_fd, nullptr);
     osd::lock_guard hold(device.lock);
-    device.progress.add(device, c);
-    return success;
+    if (device.progress.add(device, c))
+        return success;
+    const int refused = errno;
+    fi_close(&std::exchange(c.fid, nullptr)->fid);
+    return refused_cq(device, "epoll_ctl", refused);
 }
 
 } // namespace ofi
@@ -409,9 +478,9 @@ status transport::dapls_ib_cq_alloc(hca &device, cq &c, evd &owner, DAT_COUNT &d
 
 /// The size that tcp opens a CQ with is no limit: completions that its ring has no room for wait in
 /// a list behind it, in order. Only memory ends that.
-status transport::dapls_ib_cq_resize(cq &c, DAT_COUNT &)
+status transport::dapls_ib_cq_resize(cq &, DAT_COUNT &)
 {
-    return c.device->tcp_like ? success : not_supported;
+    return success;
 }
 
 void transport::dapls_ib_cq_free(cq &c)

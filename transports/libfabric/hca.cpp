@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <sys/resource.h>
 
 namespace dapl::libfabric {
 
@@ -83,14 +84,14 @@ fi_info *query(const hca &device, std::size_t tx_size, std::size_t rx_size)
 template <class Query>
 std::size_t largest_queue(Query query)
 {
-    for (std::size_t size = plenty; size > 256; size /= 2) {
-        fi_info *found = query(size);
-        if (found == nullptr)
-            continue;
+    unsigned granted = 8; // powers of two, of which the default is one
+    unsigned refused = 17;
+    for (unsigned asked = 16; asked > granted; asked = (granted + refused) / 2) {
+        fi_info *found = query(std::size_t{1} << asked);
+        (found != nullptr ? granted : refused) = asked;
         fi_freeinfo(found);
-        return size;
     }
-    return 256;
+    return std::size_t{1} << granted;
 }
 
 /// Variables of libfabric leave out providers and interfaces.
@@ -113,12 +114,23 @@ void log_no_provider(const hca &device)
              device.name, provider, cause);
 }
 
+bool is_net_of_the_past(const hca &device)
+{
+    return std::strcmp(device.params.provider, "net") == 0 &&
+           FI_VERSION_GE(fi_version(), FI_VERSION(1, 18));
+}
+
 status find_provider(hca &device)
 {
-    const char *provider = device.params.provider;
-    device.tcp_like = std::strcmp(provider, "tcp") == 0 || std::strcmp(provider, "net") == 0;
     device.info = query(device, 0, 0);
     if (device.info == nullptr) {
+        if (is_net_of_the_past(device)) {
+            dapl_log(DAPL_DBG_TYPE_ERR,
+                     "%s: libfabric %u.%u has no provider net, which is in 1.16 and 1.17 only and "
+                     "has become tcp: write tcp",
+                     device.name, FI_MAJOR(fi_version()), FI_MINOR(fi_version()));
+            return status::error(DAT_INVALID_PARAMETER);
+        }
         log_no_provider(device);
         return status::error(DAT_INTERNAL_ERROR);
     }
@@ -131,7 +143,7 @@ status find_provider(hca &device)
     device.max_recv = largest_queue([&](std::size_t n) { return query(device, 0, n); });
     device.max_tx_size = largest_queue([&](std::size_t n) { return query(device, n, 0); });
     // tcp queues what the socket does not take, without a limit.
-    device.max_send = device.tcp_like ? device.max_recv : device.max_tx_size;
+    device.max_send = device.max_recv;
     return success;
 }
 
@@ -198,6 +210,7 @@ status open_device(hca &device)
         return status_of_errno(-error);
     }
     find_private_data_size(device);
+    find_shared_descriptor(device);
     if (!start_service(device))
         return status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE);
     return open_cq(device, device.spare, nullptr, 16);
@@ -212,6 +225,16 @@ void name_attributes(hca &device)
     can.immediate_data = device.immediate_data;
     device.names.set({.provider = device.params.provider, .device = device.name, .mtu = device.mtu},
                      can);
+}
+
+/// Descriptors limit the number of CQs.
+DAT_COUNT max_cqs()
+{
+    constexpr rlim_t each = 3; // a pair of sockets, and the epoll set that holds one of them
+    rlimit open{};
+    if (getrlimit(RLIMIT_NOFILE, &open) != 0 || open.rlim_cur == RLIM_INFINITY)
+        return plenty;
+    return static_cast<DAT_COUNT>(std::min<rlim_t>(open.rlim_cur / each, plenty));
 }
 
 } // namespace
@@ -277,7 +300,7 @@ void transport::dapls_ib_query_hca(const hca &device, hca_attr &attr)
     attr.max_dto_per_ep = as_count(std::min(device.max_recv, device.max_send));
     attr.max_rdma_read_per_ep_in = attr.max_dto_per_ep;
     attr.max_rdma_read_per_ep_out = attr.max_dto_per_ep;
-    attr.max_cqs = plenty;
+    attr.max_cqs = max_cqs();
     attr.max_cq_depth = 1 << 22;
     attr.max_iov_per_dto =
         as_count(std::min(device.info->tx_attr->iov_limit, device.info->rx_attr->iov_limit));

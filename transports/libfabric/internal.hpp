@@ -57,6 +57,9 @@ bool post_closing_marker(qp &q) OSD_EXCLUDES(q.lock);
 bool start_service(hca &device);
 /// Sends that waited behind a barrier may go. Any thread, any lock.
 void release_later(hca &device);
+/// Has the service thread told of the end of q's peer. Called where libfabric leaves alone a socket
+/// with a message that waits for a receive, as 2.x does: 1.17 leaves it readable.
+void watch_hang_up(hca &device, qp &q) OSD_REQUIRES(device.lock) OSD_EXCLUDES(q.lock);
 /// An operation of q failed, which ends the connection: a provider may go on, as if nothing was
 /// lost. Any thread, any lock.
 void break_later(qp &q);

@@ -113,8 +113,7 @@ request *keep(hca &device, passive &p, fi_info &info) OSD_REQUIRES(device.lock)
     kept->info = &info;
     ++p.requests;
     device.requests.add(*kept);
-    if (device.tcp_like)
-        find_socket(*kept, device.accepted_hint);
+    find_socket(*kept, device.accepted_hint);
     if (kept->socket >= 0)
         (void)device.senders.add(kept->socket, EPOLLRDHUP, kept);
     return kept;
@@ -237,7 +236,7 @@ void transport::dapls_ib_remove_conn_listener(listener &l)
     osd::lock_guard hold(device.lock);
     p.owner = nullptr;
     p.retired_ns = osd::now_ns();
-    const bool closed = device.tcp_like && close_socket_of(device, p);
+    const bool closed = close_socket_of(device, p);
     device.wait_quiet(&p);
     if (!closed && p.requests == 0)
         discard(p);

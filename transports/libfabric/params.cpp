@@ -3,7 +3,7 @@
 
 #include "ia_params.hpp"
 
-#include <initializer_list>
+#include <cstring>
 
 namespace dapl::libfabric::ofi {
 
@@ -18,18 +18,52 @@ constexpr param_option<adapter_params> options[] = {
 
 bool is_provider(const char *word)
 {
-    for (const char *known : {"tcp", "net", "sockets"})
-        if (std::strcmp(word, known) == 0)
-            return true;
-    return false;
+    return std::strcmp(word, "tcp") == 0 || std::strcmp(word, "net") == 0;
+}
+
+struct other_provider {
+    const char *name;
+    const char *refusal;
+};
+
+constexpr const char *without_messages = "this provider of libfabric has no message endpoints "
+                                         "(FI_EP_MSG): write tcp";
+constexpr other_provider others[] = {
+    {"sockets", "libfabric's provider sockets drops posted receives, instead of completing them, "
+                "when a connection ends: write tcp"},
+    {"verbs", "devices of rdma-core belong to the verbs port, libdapl-verbs.so.2: write a line for "
+              "that port"},
+    {"udp", without_messages},
+    {"shm", without_messages},
+    {"sm2", without_messages},
+    {"efa", without_messages},
+    {"psm2", without_messages},
+    {"psm3", without_messages},
+    {"opx", without_messages},
+    {"cxi", without_messages},
+    {"ucx", without_messages},
+    {"lnx", without_messages},
+};
+
+/// Says why this word, which names a provider, cannot stand here; null for other words.
+const char *refusal_of(const char *word)
+{
+    if (std::strchr(word, ';') != nullptr) // providers on top of each other
+        return without_messages;
+    for (const other_provider &other : others)
+        if (std::strcmp(word, other.name) == 0)
+            return other.refusal;
+    return nullptr;
 }
 
 } // namespace
 
 status read_params(const char *text, adapter_params &params)
 {
-    ia_params words(text, "[tcp|net|sockets] <interface or address> [key=value ...]");
+    ia_params words(text, "[tcp|net] <interface or address> [key=value ...]");
     bool found = words.next(params.interface);
+    if (const char *why = refusal_of(params.interface); why != nullptr)
+        return words.refuse(why);
     if (found && is_provider(params.interface)) {
         std::strcpy(params.provider, params.interface);
         found = words.next(params.interface);

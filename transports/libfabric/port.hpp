@@ -230,13 +230,17 @@ struct hca : connection_service {
     std::size_t max_private_data = 0;
     bool immediate_data = false; ///< messages can carry the 8 bytes that we need for it
     bool provider_keys = false;  ///< the provider makes the keys of regions, not we
-    bool tcp_like = false;       ///< the provider behaves like tcp
 
     // Descriptors near which the next socket of that kind is likely found.
     int connected_hint OSD_GUARDED_BY(lock) = 0;
     int accepted_hint OSD_GUARDED_BY(lock) = 0;
 
-    progress_watch progress; ///< watch of the CQs
+    /// The domain's epoll set, of all its sockets, where the descriptor of each CQ would be another
+    /// set around that one, as in libfabric 2.x. The kernel allows 500 such sets, and 100 within a
+    /// third set: so the domain's set is taken out of each CQ's set, and watched for itself.
+    int shared_fd = -1;
+    progress_watch progress;                        ///< watch of the CQs
+    bool some_hung_up OSD_GUARDED_BY(lock) = false; ///< the peer of some qp may be gone
     list<qp, all_link> qps OSD_GUARDED_BY(lock);
     list<passive, all_link> passives OSD_GUARDED_BY(lock);
     unanswered_requests requests OSD_GUARDED_BY(lock){name};
@@ -257,6 +261,8 @@ status post_write_immediate(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *, cons
 status refused_post(ssize_t error) OSD_COLD;
 status refused_recv(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *, ssize_t error) OSD_COLD;
 status open_cq(hca &, cq &, evd *owner, DAT_COUNT depth);
+/// Sets hca::shared_fd. Called before the first CQ is opened.
+void find_shared_descriptor(hca &);
 void notify_cq(cq &);
 osd::wait_result wait_for_cq(cq &, osd::deadline);
 void wake_cq(cq &);

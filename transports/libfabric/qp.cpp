@@ -53,21 +53,21 @@ ssize_t send_kept(fid_ep *ep, wr &w, std::uint64_t fi_flags)
     return fi_sendmsg(ep, &message, fi_flags);
 }
 
-fi_msg_rma rdma_message(const qp &q, const wr &w, void *context)
+fi_msg_rma rdma_message(const wr &w, void *context)
 {
     fi_msg_rma message{};
     message.msg_iov = w.iov;
     message.iov_count = w.segments;
     message.rma_iov = &w.remote;
     // An operation of length 0 needs no valid remote key.
-    message.rma_iov_count = w.remote.len == 0 && q.device->tcp_like ? 0 : 1;
+    message.rma_iov_count = w.remote.len == 0 ? 0 : 1;
     message.context = context;
     return message;
 }
 
-ssize_t write_kept(const qp &q, fid_ep *ep, const wr &w, void *context, std::uint64_t fi_flags)
+ssize_t write_kept(fid_ep *ep, const wr &w, void *context, std::uint64_t fi_flags)
 {
-    fi_msg_rma message = rdma_message(q, w, context);
+    fi_msg_rma message = rdma_message(w, context);
     fi_rma_iov remote[2];
     if (w.remote.len > 1) {
         const DAT_RMR_TRIPLET target{w.remote.addr, 0, static_cast<DAT_RMR_CONTEXT>(w.remote.key)};
@@ -79,7 +79,7 @@ ssize_t write_kept(const qp &q, fid_ep *ep, const wr &w, void *context, std::uin
 
 ssize_t read_kept(qp &q, fid_ep *ep, wr &w)
 {
-    const fi_msg_rma message = rdma_message(q, w, &w);
+    const fi_msg_rma message = rdma_message(w, &w);
     // Counted when it comes back, whether or not the consumer wants to know.
     w.position.order |= order_special;
     q.next.order = (q.next.order + 1) & order_mask;
@@ -91,9 +91,9 @@ ssize_t read_kept(qp &q, fid_ep *ep, wr &w)
 
 /// A silent write, and a message without bytes that takes the receive. libfabric's own immediate
 /// data of a write takes none, and does not say whose it is.
-ssize_t write_immediate_kept(const qp &q, fid_ep *ep, wr &w, std::uint64_t fi_flags)
+ssize_t write_immediate_kept(fid_ep *ep, wr &w, std::uint64_t fi_flags)
 {
-    const ssize_t error = w.remote.len == 0 ? 0 : write_kept(q, ep, w, nullptr, 0);
+    const ssize_t error = w.remote.len == 0 ? 0 : write_kept(ep, w, nullptr, 0);
     if (error != 0)
         return error;
     fi_msg announcement{};
@@ -114,11 +114,11 @@ ssize_t post_kept_as(qp &q, fid_ep *ep, wr &w, std::uint64_t fi_flags)
     case DAT_DTO_SEND:
         return send_kept(ep, w, fi_flags);
     case DAT_DTO_RDMA_WRITE:
-        return write_kept(q, ep, w, &w, fi_flags);
+        return write_kept(ep, w, &w, fi_flags);
     case DAT_DTO_RDMA_READ:
         return read_kept(q, ep, w);
     default:
-        return write_immediate_kept(q, ep, w, fi_flags);
+        return write_immediate_kept(ep, w, fi_flags);
     }
 }
 
@@ -189,9 +189,9 @@ status keep_for_the_end(qp &q, wr &w) OSD_REQUIRES(q.lock)
 line_limit post_refusals; // covers posts to all queue pairs: the common layer posts no more than
                           // there is room
 
-bool means_the_end(const qp &q, ssize_t error)
+bool means_the_end(ssize_t error)
 {
-    return error == -FI_EAGAIN && q.device->tcp_like;
+    return error == -FI_EAGAIN;
 }
 
 } // namespace
@@ -210,7 +210,7 @@ status refused_post(ssize_t error)
 
 status refused_recv(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local, ssize_t error)
 {
-    if (!means_the_end(q, error))
+    if (!means_the_end(error))
         return refused_post(error);
     keep_receive(q, w, segments, local);
     osd::lock_guard hold(q.lock);
@@ -262,7 +262,7 @@ status recv_slow(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local)
     const ssize_t error = recv_kept(q, q.fid, w);
     if (q.recv_cq->sleepers.load() != 0)
         progress_and_signal(*q.recv_cq);
-    if (means_the_end(q, error))
+    if (means_the_end(error))
         return keep_for_the_end(q, w);
     return error == 0 ? success : refused_post(error);
 }
@@ -363,7 +363,7 @@ void shut_doors(qp &q) OSD_REQUIRES(q.lock)
 void settle_reads(qp &q) OSD_REQUIRES(q.lock)
 {
     constexpr int enough = 64; // to read out what the socket still holds, and then its end
-    if (!q.device->tcp_like || !reads_outstanding(q))
+    if (!reads_outstanding(q))
         return;
     shut_socket(q);
     for (int i = 0; i < enough && reads_outstanding(q); ++i)
@@ -458,11 +458,11 @@ bool post_again(qp &q, wr &w, DAT_LMR_CONTEXT gone) OSD_REQUIRES(q.lock)
     wr *const last = q.last_recv;
     const ssize_t error = recv_kept(q, q.fid, w);
     q.last_recv = last;
-    if (means_the_end(q, error))
+    if (means_the_end(error))
         (void)keep_for_the_end(q, w);
     else if (error != 0)
         q.recv_cq->flush(w);
-    return error == 0 || means_the_end(q, error);
+    return error == 0 || means_the_end(error);
 }
 
 /// Posts receives again, from `first` on: they were cancelled, as far as no message had come for

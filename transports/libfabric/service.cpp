@@ -95,6 +95,7 @@ qp *first_lost(hca &device) OSD_REQUIRES(device.lock)
         }
         if (q->hung_up_ns == 0)
             q->hung_up_ns = now;
+        device.some_hung_up = true;
         if (now - q->hung_up_ns > std::int64_t{device.params.linger_ms} * 1'000'000)
             return q;
     }
@@ -102,13 +103,16 @@ qp *first_lost(hca &device) OSD_REQUIRES(device.lock)
 }
 
 /// libfabric does not see that a peer is gone while a message waits for a receive. The socket does.
-void find_lost(hca &device, std::int64_t &last) OSD_REQUIRES(device.lock)
+/// Returns when to look again.
+std::int64_t find_lost(hca &device, std::int64_t &last) OSD_REQUIRES(device.lock)
 {
-    if (!device.tcp_like || osd::now_ns() - last < hang_up_check_ns)
-        return;
-    last = osd::now_ns();
-    while (qp *q = first_lost(device))
-        connection_lost(device, *q);
+    if (osd::now_ns() - last >= hang_up_check_ns) {
+        last = osd::now_ns();
+        device.some_hung_up = false;
+        while (qp *q = first_lost(device))
+            connection_lost(device, *q);
+    }
+    return device.some_hung_up ? last + hang_up_check_ns : INT64_MAX;
 }
 
 // -------------------------------------------------------------------------------------- the thread
@@ -123,9 +127,9 @@ std::int64_t serve_once(hca &device, event_queue_watch &event_queue,
     end_broken(device);
     const bool called = device.progress.answer_calls(device);
     const std::int64_t cq_due = device.progress.visit_due(device);
-    if (called || cq_due != INT64_MAX)
-        find_lost(device, last_hang_up_check);
-    return std::min({eq_due, cq_due, attend_due(device)});
+    const bool look = called || cq_due != INT64_MAX || device.some_hung_up;
+    const std::int64_t lost_due = look ? find_lost(device, last_hang_up_check) : INT64_MAX;
+    return std::min({eq_due, cq_due, lost_due, attend_due(device)});
 }
 
 void serve_hca(void *argument)
@@ -141,6 +145,8 @@ void serve_hca(void *argument)
                 event_queue.reported();
             else if (tag == &device.senders)
                 forget_gone(device);
+            else if (tag == &device.some_hung_up)
+                device.some_hung_up = true;
             else
                 device.progress.set_ready(device, tag);
         }
@@ -153,7 +159,7 @@ bool start_service(hca &device)
 {
     int eq_fd = -1;
     const bool ready = device.events.open() &&
-                       device.progress.open(device, port_features.cno_wait) &&
+                       device.progress.open(device, port_features.cno_wait, device.shared_fd) &&
                        fi_control(&device.eq->fid, FI_GETWAIT, &eq_fd) == 0 &&
                        device.events.add(eq_fd, EPOLLIN, &device.eq) && device.senders.open() &&
                        device.events.add(device.senders.get(), EPOLLIN, &device.senders) &&
@@ -162,6 +168,13 @@ bool start_service(hca &device)
         dapl_log(DAPL_DBG_TYPE_ERR, "%s: starting the service thread failed: %s%s", device.name,
                  std::strerror(errno), osd::limit_text(errno).text);
     return ready;
+}
+
+void watch_hang_up(hca &device, qp &q)
+{
+    osd::lock_guard hold(q.lock);
+    if (device.shared_fd >= 0 && q.socket >= 0)
+        (void)device.events.add(q.socket, EPOLLRDHUP | EPOLLONESHOT, &device.some_hung_up);
 }
 
 void release_later(hca &device)
