@@ -121,7 +121,7 @@ class Verdicts(World):
 
 class Hangs(World):
     def test_a_hanging_client_is_killed_with_its_children(self):
-        result = self.pair(client="hang", seconds=5.0)
+        result = self.pair(client="hang", seconds=15.0)
         self.assertReason(result, "client: did not finish in time")
         child = re.search(r"child (\d+)", result.outputs["client"])[1]
         self.assertFalse(lives(child))
