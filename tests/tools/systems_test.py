@@ -115,7 +115,7 @@ class TrySystem(unittest.TestCase):
         folder = self.folder / "without"
         folder.mkdir()
         for program in ("sh", "env", "python3", "mkdir", "git"):
-            if found := shutil.which(program):
+            if found := shutil.which(program, path="/usr/bin:/bin"):
                 (folder / program).symlink_to(found)
         self.assertFalse((folder / name).exists())
         return str(folder)
