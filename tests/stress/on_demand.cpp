@@ -204,7 +204,7 @@ private:
             for (std::uint32_t i = 0; i < asked_.ranks; ++i)
                 if (i != me_)
                     moved |= speak(i);
-            moved |= answer_request() | look_at_connections() | look_at_transfers();
+            moved |= int{answer_request()} | int{look_at_connections()} | int{look_at_transfers()};
             watch(moved);
         }
     }
@@ -232,7 +232,7 @@ private:
         };
         watch_begins();
         while (!std::all_of(peers_.begin(), peers_.end(), is_done))
-            watch(look_at_connections() | look_at_transfers());
+            watch((int{look_at_connections()} | int{look_at_transfers()}) != 0);
         for (peer &p : peers_)
             if (p.ep != DAT_HANDLE_NULL)
                 must("dat_ep_free", dat_ep_free(std::exchange(p.ep, DAT_HANDLE_NULL)));

@@ -8,6 +8,8 @@
 
 namespace dapl::libfabric {
 
+using namespace ofi;
+
 namespace {
 
 constexpr DAT_MEM_PRIV_FLAGS remote_rights =
