@@ -101,7 +101,7 @@ class Workshop:
         self.options = options
         self.includes = [ROOT / part for part in (
             "include", "common", "osd", f"osd/{sys.platform}", "port_support",
-            "transports/soft/engine")] + [options.build_root / "gen"]
+            "transports/soft/engine")] + [options.build_root / each for each in ("gen", "common")]
 
     def run(self, *command: object, **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run([str(word) for word in command], text=True, check=False,
