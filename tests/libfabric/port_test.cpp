@@ -40,6 +40,18 @@ constexpr int barrier = DAT_COMPLETION_BARRIER_FENCE_FLAG;
 constexpr int all_rights = DAT_MEM_PRIV_ALL_FLAG;
 constexpr DAT_TIMEOUT long_us = 60'000'000; ///< limit of a wait that has to end before
 
+#if defined(__SANITIZE_THREAD__)
+constexpr bool is_thread_sanitized = true;
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+constexpr bool is_thread_sanitized = true;
+#else
+constexpr bool is_thread_sanitized = false;
+#endif
+#else
+constexpr bool is_thread_sanitized = false;
+#endif
+
 int entries_of(const char *directory)
 {
     int count = 0;
@@ -801,7 +813,10 @@ TEST_SUITE("connections")
         CHECK(a.ep.next() == DAT_CONNECTION_EVENT_ESTABLISHED);
     }
 
-    TEST_CASE("a flood of requests leaves no descriptor behind")
+    // ThreadSanitizer does not see what libfabric accepts: where a number of a descriptor comes
+    // again, it takes that for a race.
+    TEST_CASE("a flood of requests leaves no descriptor behind" *
+              doctest::skip(is_thread_sanitized))
     {
         node n;
         door_bell bell(n);
