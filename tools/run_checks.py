@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Build and test everything, count the tests, and print what failed.
 
-Without options: equal parts every time, in less than 20 minutes on two cores; --full has the long
+Without options: the same steps every time, in less than 20 minutes on two cores; --full has the long
 rounds, too. A step's tests are chosen by its test setup in tests/meson.build. The last line is
 "N passed, N failed", with ", N skipped" if there were any; the exit status follows it. Outputs are
 kept in .check/, a file for each step.
