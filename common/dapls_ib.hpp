@@ -86,14 +86,16 @@
 ///        operation calls one [cq_wait, cno_wait]: EVD-39, EVD-40.
 ///      - An RDMA read is as long as the remote segment, though the local ones may be longer:
 ///        DTO-40.
-///   4  What ports promise of waits, arming and freed memory; no operation differs.
+///   4  What ports promise of waits, arming and freed memory; no operation differs. Two names do:
+///      list_link::is_unlinked was alone, and interface_search::kind was what.
 ///      - A handler of a signal with SA_RESTART lets cq_wait and cno_wait go on; only after one
 ///        without it they return interrupted, as osd::wait_readable does [cq_wait, cno_wait]:
 ///        EVD-59, EVD-60, CNO-50, CNO-51.
 ///      - A completion that comes while completion_notify runs is found by the next poll, or
 ///        notified: CNO-52.
 ///      - After mr_deregister nothing is received into the region, also by receives posted before:
-///        MEM-33, MEM-34, MEM-35.
+///        MEM-33, MEM-34, MEM-35. Nor does a request that was posted before use it: MEM-36,
+///        MEM-37, MEM-38.
 #define DAPLS_IB_VERSION 4
 
 namespace dapl::DAPL_TRANSPORT {
