@@ -4,14 +4,22 @@
 
 namespace test_run {
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-inline constexpr bool sanitized = true;
-#elif defined(__has_feature)
-inline constexpr bool sanitized =
-    __has_feature(thread_sanitizer) || __has_feature(address_sanitizer);
+#if defined(__has_feature)
+inline constexpr bool thread_sanitized = __has_feature(thread_sanitizer);
+inline constexpr bool address_sanitized = __has_feature(address_sanitizer);
 #else
-inline constexpr bool sanitized = false;
+#ifdef __SANITIZE_THREAD__
+inline constexpr bool thread_sanitized = true;
+#else
+inline constexpr bool thread_sanitized = false;
 #endif
+#ifdef __SANITIZE_ADDRESS__
+inline constexpr bool address_sanitized = true;
+#else
+inline constexpr bool address_sanitized = false;
+#endif
+#endif
+inline constexpr bool sanitized = thread_sanitized || address_sanitized;
 
 #ifdef _WIN32
 inline constexpr bool emulated = true; // by Wine, mostly

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "../rounds.hpp"
 #include "cm_frame.hpp"
 #include "port_rig.hpp"
 #include "until_signalled.hpp"
@@ -39,18 +40,6 @@ constexpr int suppress = DAT_COMPLETION_SUPPRESS_FLAG;
 constexpr int barrier = DAT_COMPLETION_BARRIER_FENCE_FLAG;
 constexpr int all_rights = DAT_MEM_PRIV_ALL_FLAG;
 constexpr DAT_TIMEOUT long_us = 60'000'000; ///< limit of a wait that has to end before
-
-#if defined(__SANITIZE_THREAD__)
-constexpr bool is_thread_sanitized = true;
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-constexpr bool is_thread_sanitized = true;
-#else
-constexpr bool is_thread_sanitized = false;
-#endif
-#else
-constexpr bool is_thread_sanitized = false;
-#endif
 
 int entries_of(const char *directory)
 {
@@ -816,7 +805,7 @@ TEST_SUITE("connections")
     // ThreadSanitizer does not see what libfabric accepts: where a number of a descriptor comes
     // again, it takes that for a race.
     TEST_CASE("a flood of requests leaves no descriptor behind" *
-              doctest::skip(is_thread_sanitized))
+              doctest::skip(test_run::thread_sanitized))
     {
         node n;
         door_bell bell(n);
