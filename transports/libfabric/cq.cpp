@@ -16,8 +16,6 @@
 #include <unistd.h>
 #include <utility>
 
-#include <algorithm>
-
 namespace dapl::libfabric {
 
 using namespace ofi;
