@@ -162,19 +162,24 @@ progress_watch::next_step progress_watch::serve(progress_target &target, int rou
         if (target.wants_callback() && !quiet)
             continue;
         if (!is_readable(target.wait_fd, target.shared_fd))
-            return next_step::arm;
+            return quiet || target.progress() ? next_step::arm : next_step::back_off;
     }
     const bool moved = osd::now_ns() - began > rounds * idle_round_ns;
     return moved ? next_step::revisit : next_step::back_off;
 }
 
-/// Completions that nobody takes may hold a failure, which has to end the connection.
-void progress_watch::look_after_completions(progress_target &target)
+/// Completions that nobody takes may hold a failure, which has to end the connection. Returns true
+/// when they were put aside: what they hid is seen at the next visit.
+bool progress_watch::look_after_completions(progress_target &target)
 {
-    if (!target.puts_aside || target.has_polled() || target.is_waiting() || !target.progress())
+    if (!target.puts_aside || target.has_polled() || target.is_waiting() || !target.progress()) {
         target.unattended_.end();
-    else if (target.unattended_.go_on(osd::now_ns()))
+        return false;
+    }
+    const bool over = target.unattended_.go_on(osd::now_ns());
+    if (over)
         target.put_aside();
+    return over;
 }
 
 /// A round takes long without moving anything where messages wait on many connections for which no
@@ -202,10 +207,10 @@ progress_watch::next_step progress_watch::attend(progress_target &target, progre
             return next_step::back_off;
     }
     const next_step next = serve(target, rounds);
-    look_after_completions(target);
+    const bool hidden = look_after_completions(target);
     if (mate != nullptr)
-        look_after_completions(*mate);
-    return next;
+        (void)look_after_completions(*mate);
+    return hidden && next == next_step::arm ? next_step::back_off : next;
 }
 
 port_support::epoll_set &progress_watch::set_of(connection_service &service,

@@ -133,7 +133,9 @@ private:
     virtual bool progress() = 0;
     /// Makes progress; true when there is a completion in the CQ, or deferred by the port.
     virtual bool has_completion_now() = 0;
-    /// Clears the present signal of wait_fd; false when completions caused it.
+    /// Clears the present signal of wait_fd; false while the CQ holds completions, or the device
+    /// data that it has taken from a socket and not yet moved: neither makes wait_fd readable
+    /// again.
     virtual bool reset_signal() = 0;
     virtual void signal() = 0;
     /// Whether the consumer polled since the last call.
@@ -219,7 +221,7 @@ private:
     static next_step attend(progress_target &target, progress_target *mate, bool called,
                             int rounds);
     static next_step serve(progress_target &target, int rounds);
-    static void look_after_completions(progress_target &target);
+    static bool look_after_completions(progress_target &target);
     static void answer_notify(progress_target &target);
     static bool leave_until(progress_target &target, std::uint32_t flag);
     static bool is_stuck(progress_target &target);

@@ -1140,6 +1140,26 @@ TEST_SUITE("data")
         }
     }
 
+    TEST_CASE("RDMA is served behind a message that waited for its receive, though nobody polls")
+    {
+        node n1, n2;
+        region target(n2, 64, all_rights);
+        connected_pair p(n1, n2);
+        char in[4];
+        for (char round = 1; round <= 20; ++round) {
+            std::vector<char> local(64, round);
+            REQUIRE(p.a.send("text", 4, 1).ok());
+            REQUIRE(p.a.rdma(DAT_DTO_RDMA_WRITE, local.data(), 64, target.at(0, 64), 2).ok());
+            std::this_thread::sleep_for(ms(10)); // libfabric may take both from the socket at once
+            REQUIRE(p.b.recv(in, 4, 3).ok());
+            REQUIRE(eventually(
+                [&] { return std::equal(local.begin(), local.end(), target.bytes.begin()); }));
+            REQUIRE(p.b.received() == result{3, DAT_DTO_SUCCESS, 4});
+            REQUIRE(p.a.sent() == result{1, DAT_DTO_SUCCESS, 0});
+            REQUIRE(p.a.sent() == result{2, DAT_DTO_SUCCESS, 0});
+        }
+    }
+
     TEST_CASE("a receive that is too small")
     {
         node n;
