@@ -84,10 +84,12 @@ bool finish_receive(const cq &c, wr &w) OSD_REQUIRES(c.lock)
     return !again;
 }
 
+/// A request that lost its memory ends its connection, after which nobody can tell whether what
+/// libfabric has sent of it has arrived: it fails, even where libfabric calls it complete.
 void leave_libfabric(wr &request)
 {
     request.position.is = where::elsewhere;
-    if (std::exchange(request.lost, false) && request.done.status != DAT_DTO_SUCCESS)
+    if (std::exchange(request.lost, false))
         request.done.status = DAT_DTO_ERR_LOCAL_PROTECTION;
 }
 
