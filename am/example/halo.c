@@ -4,6 +4,8 @@
  * a rank puts its outer cells into the halos of its neighbours, and a barrier separates the steps.
  * At the end every rank sends what heat it has to rank 0, by an active message.
  *
+ *   cc -std=c99 halo.c $(pkg-config --cflags --libs dapl-am) -lm -o halo
+ *
  *   mpirun -n 4 halo [STEPS]
  */
 #include <dapl_am.h>

@@ -75,6 +75,22 @@ class Installed(unittest.TestCase):
                                   text=True, env=environment, check=False)
             self.assertEqual(done.returncode, 0, done.stderr)
 
+    def test_examples_compile(self) -> None:
+        """By the command at the head of each, with what is installed."""
+        folder = self.place(OPTIONS.datadir) / "doc/dapl/examples"
+        libraries = self.place(OPTIONS.libdir)
+        environment = {**os.environ, "PKG_CONFIG_LIBDIR": str(libraries / "pkgconfig"),
+                       "PKG_CONFIG_SYSROOT_DIR": str(self.root), "LD_LIBRARY_PATH": str(libraries)}
+        sources = sorted(folder.glob("*.c"))
+        self.assertIn("hello.c", [each.name for each in sources])
+        for source in sources:
+            command = re.search(r"(?m)^ \*   cc (.*) (-o \w+)$", source.read_text())
+            self.assertTrue(command, source.name)
+            strict = f"cc -Wall -Wextra -Wpedantic -Werror {command[1]} -o {self.root}/{source.stem}"
+            done = subprocess.run(["sh", "-c", strict], cwd=folder, env=environment, check=False,
+                                  capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, f"{strict}: {done.stderr}")
+
     def test_headers_and_registry_file(self) -> None:
         self.assertTrue((self.place("include") / "dat2/udat.h").exists())
         self.assertTrue((self.place(OPTIONS.sysconfdir) / "dat.conf").exists())
