@@ -57,8 +57,8 @@ class Lock:
 
 def generator_of(kit: Kit) -> str:
     """A number that changes with what a skeleton is written by."""
-    paths = [kit.root / "gen/skeleton.py", kit.root / "gen/port_places.toml", kit.table_path,
-             kit.header_path, *kit.templates.rglob("*.j2")]
+    paths = [kit.root / "gen/skeleton.py", kit.table_path, kit.header_path,
+             *kit.templates.rglob("*.j2")]
     told = hashlib.sha256()
     for path in sorted(paths):
         told.update(str(path.relative_to(kit.root)).encode() + path.read_bytes())

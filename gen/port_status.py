@@ -11,7 +11,7 @@ import contract
 import port_lock
 import port_toml
 import scorecard
-from skeleton import MARK, Kit, PortError, call_file, place_of
+from skeleton import MARK, Kit, PortError, place_of
 
 SOURCES = {".cpp", ".hpp", ".cc", ".h"}
 MOST = 8  # cases that one line names
@@ -68,7 +68,7 @@ class Status:
 
 
 def is_simulated(kit: Kit, name: str) -> bool:
-    return kit.places.get(name, {}).get("style") == "sim"
+    return name in kit.places and kit.places[name].style == "sim"
 
 
 def folder_of(kit: Kit, name: str | None, directory: pathlib.Path | None) -> pathlib.Path:
@@ -160,7 +160,7 @@ def todo_in(kit: Kit, group: str, states: dict[str, str], marked: dict[str, int]
     """The parts of a group still to be written, in the order of the numbers."""
     todo = [each.name for each in kit.operations
             if each.group == group and states[each.name] in (SKELETON, MISSING)]
-    todo += [name for name, row in kit.places.items() if row["group"] == group and name in marked]
+    todo += [name for name, call in kit.places.items() if call.group == group and name in marked]
     return sorted(todo, key=lambda name: marked.get(name, 0))
 
 
@@ -319,7 +319,7 @@ def group_text(group: scorecard.Group) -> str:
 def row_of(kit: Kit, status: Status, name: str) -> str:
     operation = next((each for each in kit.operations if each.name == name), None)
     file = (place_of(kit, operation) if operation
-            else call_file(kit.places[name], status.name))
+            else kit.places[name].file.replace("NAME", status.name))
     number = f"place {status.marked[name]}" if status.marked.get(name) else ""
     state = status.states.get(name, SIMULATED if is_simulated(kit, name) else SKELETON)
     return f"    {state:<10} {name:<30} {file:<12} {number}".rstrip()

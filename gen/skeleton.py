@@ -2,13 +2,14 @@
 """A new port: its name, its files, and where they go."""
 
 import dataclasses
+import functools
 import pathlib
 import re
 import shutil
 import subprocess
 import tempfile
 import textwrap
-import tomllib
+from collections.abc import Iterator
 
 import contract
 import contract_reference
@@ -16,6 +17,8 @@ import port_toml
 import rendering
 
 MARK = "TODO(port)"  # what `status` looks for
+# As the templates have it, with the group of a place where ports have its number.
+DRAFT = re.compile(re.escape(MARK) + r" ([a-z]\w*) ([a-z]\w*):")
 HOT_FILE = "port.hpp"
 MAX_NAME = 32
 
@@ -90,14 +93,17 @@ class Place:
 
     number: int
     name: str
-    brief: str
     group: str
     file: str
-    text: tuple[str, ...]  # what the author has to know
 
-    @property
-    def mark(self) -> str:
-        return f"{MARK} {self.number} {self.name}: {self.brief}"
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """A device call that the templates ask for beside the operations."""
+
+    group: str
+    style: str
+    file: str  # its name in a skeleton, in which NAME stands for the name of the port
 
 
 class Kit:
@@ -116,8 +122,7 @@ class Kit:
                                 f" {needed.relative_to(self.root)}")
         self.header = contract.read_header(self.header_path)
         self.table = contract.read_table(self.table_path)
-        with (self.root / "gen/port_places.toml").open("rb") as stream:
-            self.places: dict[str, dict] = tomllib.load(stream)
+        self.places = dict(calls_in(self.templates))
         self.groups: dict[str, dict] = self.table["groups"]
         self.operations = contract.operations(self.header, self.table)
 
@@ -260,82 +265,78 @@ def inline_stub(operation: contract.Operation) -> str:
     return indented(short, "    ")
 
 
-def operation_text(kit: Kit, operation: contract.Operation) -> tuple[str, ...]:
-    """What the contract wants of an operation, who calls it, and where to read on."""
-    return (*operation.declared.text, *lines(called_as(kit, operation)))
-
-
-def called_as(kit: Kit, operation: contract.Operation) -> str:
-    blocks = "may block" if operation.may_block else "does not block"
-    rules = f" Shown by {', '.join(operation.rules)}." if operation.rules else ""
-    return f"{operation.thread.capitalize()}, {blocks}; {guide(kit, operation.group)}.{rules}"
-
-
 def lines(text: str) -> tuple[str, ...]:
     return tuple(textwrap.wrap(text, TEXT_WIDTH, break_on_hyphens=False))
 
 
-def call_text(kit: Kit, row: dict) -> tuple[str, ...]:
-    """The text of a device call, which may stand for an operation."""
-    operation = next((each for each in kit.operations if each.name == row.get("operation")), None)
-    if operation is not None:
-        return (*lines(row["text"].strip()), *lines(called_as(kit, operation)))
-    return lines(f"{row['text'].strip()} S{guide(kit, row['group'])[1:]}.")
+def called_as(kit: Kit, operation: contract.Operation) -> tuple[str, ...]:
+    """Say who calls an operation, and where to read on."""
+    blocks = "may block" if operation.may_block else "does not block"
+    rules = f" Shown by {', '.join(operation.rules)}." if operation.rules else ""
+    return lines(f"{operation.thread.capitalize()}, {blocks}; {guide(kit, operation.group)}.{rules}")
+
+
+def called_text(kit: Kit, name: str) -> str:
+    """What a comment of a template says of the operation for which a device call is made."""
+    operation = next(each for each in kit.operations if each.name == name)
+    return "\n// ".join(called_as(kit, operation))
+
+
+def operation_text(kit: Kit, operation: contract.Operation, by: str = "") -> str:
+    """The comment above an operation that the author writes: its mark, and what the contract says."""
+    mark = textwrap.wrap(f"{MARK} 00 {operation.name}: {operation.brief}", 97 - len(by),
+                         break_on_hyphens=False)
+    mark[0] = mark[0].replace(f"{MARK} 00", f"{MARK} {operation.group}")
+    return "".join(f"{by}// {line}".rstrip() + "\n" for line in
+                   (*mark, *operation.declared.text, *called_as(kit, operation)))
 
 
 def guide(kit: Kit, group: str) -> str:
     return f"see porting.md, {kit.groups[group]['guide']}"
 
 
-def is_written(port: Port, operation: contract.Operation) -> bool:
-    """Whether the skeleton has the whole operation, by the port runtime or over a layer of
-    functions."""
-    return port.style in LAYERS or operation.name in WRITTEN[port.cm]
+def todo_text(kit: Kit, port: Port, name: str, by: str = "") -> str:
+    """The comment above an operation; nothing where the skeleton has it whole."""
+    operation = next(each for each in kit.operations if each.name == name)
+    return "" if name in WRITTEN[port.cm] else operation_text(kit, operation, by)
 
 
-def places(kit: Kit, port: Port) -> dict[str, Place]:
-    """All there is to fill in, by name, in the order of work."""
-    found: dict[str, Place] = {}
-
-    def add(name: str, brief: str, group: str, file: str, text: tuple[str, ...]) -> None:
-        found[name] = Place(len(found) + 1, name, brief, group, file, text)
-
-    def add_calls(group: str, first: bool) -> None:
-        for name, row in kit.places.items():
-            if (row["group"] == group and row.get("first", False) == first
-                    and row.get("style", "bare") == port.style
-                    and row.get("cm", port.cm) == port.cm
-                    and row.get("keys", port.keys) == port.keys):
-                add(name, row["brief"], group, call_file(row, port.name), call_text(kit, row))
-
-    for group in kit.groups:
-        operations = [each for each in wanted(kit, port) if each.group == group]
-        if operations:
-            add_calls(group, True)
-        for each in operations:
-            if not is_written(port, each):
-                add(each.name, each.brief, group, place_of(kit, each), operation_text(kit, each))
-        if operations:
-            add_calls(group, False)
-    return found
+def calls_in(templates: pathlib.Path) -> Iterator[tuple[str, Call]]:
+    """The device calls that are marked in the templates, by name."""
+    for path in sorted(templates.rglob("*.?pp.j2"), key=header_first):
+        style = "bare" if path.parent == templates else path.parent.name
+        name = path.name.removesuffix(".j2").replace("cm_own", "cm").replace("cm_tcp", "cm")
+        file = f"NAME_{name}" if name.partition(".")[0] == LAYERS.get(style) else name
+        for group, call in DRAFT.findall(path.read_text()):
+            yield call, Call(group, style, file)
 
 
-def comment_of(place: Place | None, by: str = "") -> str:
-    """The comment above a place; its first line is what `status` looks for."""
-    if place is None:
-        return ""
-    mark = textwrap.wrap(place.mark, 97 - len(by), break_on_hyphens=False)
-    return "".join(f"{by}// {line}".rstrip() + "\n" for line in (*mark, *place.text))
+def header_first(path: pathlib.PurePath) -> tuple[bool, str]:
+    return path.suffixes[0] != ".hpp", str(path)
+
+
+def places_in(kit: Kit, files: dict[str, str]) -> dict[str, Place]:
+    """All there is to fill in, by name, in the order of work: group by group, what headers ask for,
+    the operations, the other device calls."""
+    order = [each.name for each in kit.operations]
+    groups = list(kit.groups)
+    found = [(groups.index(group), 1 if name in order else 0 if file.endswith(".hpp") else 2,
+              order.index(name) if name in order else 0, file, group, name)
+             for file in sorted(files, key=lambda name: header_first(pathlib.PurePath(name)))
+             for group, name in DRAFT.findall(files[file])]
+    ranked = sorted(found, key=lambda each: each[:3])
+    return {name: Place(number, name, group, file)
+            for number, (*_, file, group, name) in enumerate(ranked, 1)}
+
+
+def numbered(text: str, all_places: dict[str, Place]) -> str:
+    """A text whose marks have their places' numbers."""
+    return DRAFT.sub(lambda mark: f"{MARK} {all_places[mark[2]].number} {mark[2]}:", text)
 
 
 def place_of(kit: Kit, operation: contract.Operation) -> str:
     """The file of a skeleton in which an operation stands."""
     return HOT_FILE if operation.thread == "hot" else kit.groups[operation.group]["file"]
-
-
-def call_file(row: dict, port: str) -> str:
-    """The file of a skeleton in which a device call stands."""
-    return row["file"].replace("NAME", port)
 
 
 def steps(kit: Kit, all_places: dict[str, Place]) -> list[dict]:
@@ -373,43 +374,57 @@ def sources(kit: Kit, operations: list[contract.Operation]) -> dict[str, list[co
     return dict(sorted(files.items()))
 
 
+def places(kit: Kit, port: Port) -> dict[str, Place]:
+    """All there is to fill in of a new port, by name, in the order of work."""
+    return places_in(kit, drafts(kit, port, False)[0])
+
+
 def files_of(kit: Kit, port: Port, alone: bool = False) -> dict[str, str]:
     """The files of a new port, by name."""
-    operations = wanted(kit, port)
-    by_file = sources(kit, operations)
-    all_places = places(kit, port)
-    optional = set(types_of(kit, operations)) - set(kit.header.types)
-    common = {
-        "port": port, "version": kit.header.version, "optional_types": sorted(optional),
-        "features": kit.header.features, "promises": port_toml.PROMISES, "groups": kit.groups, "sources": list(by_file),
-        "steps": steps(kit, all_places), "count": len(all_places),
-        "alone": alone, "status_of": "" if alone else f" {port.name}",
-        "in_class": in_class, "stub": stub, "inline_stub": inline_stub,
-        "todo": lambda name, by="": comment_of(all_places.get(name), by),
-    }
-    if port.style in LAYERS:
-        return layered_files(kit, port, alone, common)
-    templates = {name: f"{name}.j2" for name in ("port.hpp", "port.toml", "README.md")}
-    templates |= BUILD_FILES if alone else {"meson.build": "meson.build.j2"}
-    files = {name: rendering.render(kit.templates / template, operations=operations, **common)
-             for name, template in templates.items()}
-    for name, some in by_file.items():
-        files[name] = source_of(kit, port, name, some, common)
+    files, readme, common = drafts(kit, port, alone)
+    all_places = places_in(kit, files)
+    files = {name: numbered(text, all_places) for name, text in files.items()}
+    files["README.md"] = rendering.render(readme, steps=steps(kit, all_places),
+                                          count=len(all_places), **common)
     return dict(sorted(files.items()))
 
 
-def layered_files(kit: Kit, port: Port, alone: bool, common: dict) -> dict[str, str]:
-    """The files of a style with a layer of functions below the port, which is named after it."""
-    templates = {path.name.removesuffix(".j2"): path
-                 for path in (kit.templates / port.style).glob("*.j2")}
-    layer = LAYERS[port.style]
-    for name in (f"{layer}.cpp", f"{layer}.hpp"):
-        templates[f"{port.name}_{name}"] = templates.pop(name)
-    templates["port.toml"] = kit.templates / "port.toml.j2"
+def drafts(kit: Kit, port: Port, alone: bool) -> tuple[dict[str, str], pathlib.Path, dict]:
+    """The files of a new port whose places have no numbers yet; the template of the README, and what
+    templates find."""
+    operations = [] if port.style in LAYERS else wanted(kit, port)
+    by_file = sources(kit, operations)
+    folder = kit.templates / port.style if port.style in LAYERS else kit.templates
+    templates = templates_of(kit, port, folder)
     if alone:
         templates |= {name: kit.templates / template for name, template in BUILD_FILES.items()}
-    common["sources"] = sorted(name for name in templates if name.endswith(".cpp"))
-    return {name: rendering.render(path, **common) for name, path in sorted(templates.items())}
+    readme = templates.pop("README.md")
+    common = {
+        "port": port, "version": kit.header.version, "operations": operations,
+        "optional_types": sorted({*types_of(kit, operations)} - {*kit.header.types}),
+        "features": kit.header.features, "promises": port_toml.PROMISES, "groups": kit.groups,
+        "sources": sorted(name for name in {*templates, *by_file} if name.endswith(".cpp")),
+        "alone": alone, "status_of": "" if alone else f" {port.name}",
+        "in_class": in_class, "stub": stub, "inline_stub": inline_stub,
+        "todo": functools.partial(todo_text, kit, port),
+        "called": functools.partial(called_text, kit),
+    }
+    files = {name: rendering.render(path, **common) for name, path in templates.items()}
+    for name, some in by_file.items():
+        files[name] = source_of(kit, port, name, some, common)
+    return files, readme, common
+
+
+def templates_of(kit: Kit, port: Port, folder: pathlib.Path) -> dict[str, pathlib.Path]:
+    """The templates that belong to one file each, by the file's name."""
+    if port.style not in LAYERS:
+        return {name: folder / f"{name}.j2"
+                for name in ("port.hpp", "port.toml", "README.md", "meson.build")}
+    found = {path.name.removesuffix(".j2"): path for path in folder.glob("*.j2")}
+    layer = LAYERS[port.style]
+    for name in (f"{layer}.cpp", f"{layer}.hpp"):  # named after the port
+        found[f"{port.name}_{name}"] = found.pop(name)
+    return {**found, "port.toml": kit.templates / "port.toml.j2"}
 
 
 def source_of(kit: Kit, port: Port, name: str, some: list[contract.Operation],
@@ -421,7 +436,8 @@ def source_of(kit: Kit, port: Port, name: str, some: list[contract.Operation],
     titles = dict.fromkeys(kit.groups[each.group]["title"] for each in some)
     title = ", ".join(titles)
     template = next(path for path in own if path.exists())
-    return rendering.render(template, operations=some, title=title[0].upper() + title[1:], **common)
+    return rendering.render(template, **{**common, "operations": some},
+                            title=title[0].upper() + title[1:])
 
 
 # ---------------------------------------------------------------------------------- the ports list

@@ -342,17 +342,11 @@ class ToALaterVersion(Upgrading):
 
     def test_places_get_other_numbers(self) -> None:
         finish(self.folder, "device", "dapls_ib_open_hca", "bring_up")
-        places = self.tree / "gen/port_places.toml"
-        places.write_text(places.read_text().replace("[wide_key]", """\
-[reset]
-brief = "reset the device"
-group = "hca"
-file = "hca.cpp"
-text = "So that it is as new."
-
-[wide_key]""", 1).replace("Include the header of the device library", "Include what is needed"))
-        replace(self.tree / "transports/template/hca.cpp.j2", '/*{ todo("take_notification") }*/',
-                '/*{ todo("reset") }*/void reset() {}\n\n/*{ todo("take_notification") }*/')
+        replace(self.tree / "transports/template/hca.cpp.j2", "// TODO(port) cq take_notification",
+                "// TODO(port) hca reset: reset the device\n// So that it is as new. See porting.md,"
+                " HCA.\nvoid reset() {}\n\n// TODO(port) cq take_notification")
+        replace(self.tree / "transports/template/port.hpp.j2", "Include the header of the device",
+                "Include what is needed of the device")
         found = self.upgrade()
         self.assertEqual({*self.states(found).values()}, {"merged", "taken"})
         self.assertTrue(found["done"])
