@@ -13,11 +13,12 @@ import shutil
 import subprocess
 from collections.abc import Iterable, Iterator
 
+import port_lock
 import port_status
 import port_toml
 import scorecard
 from port_toml import nearest
-from skeleton import Kit, pkg_config_folder
+from skeleton import MARK, Kit, pkg_config_folder
 
 ERROR, WARNING = "error", "warning"
 WAIVER_KEYS = {"case": str, "reason": str, "failure": str, "link": str, "until": str, "flaky": bool,
@@ -104,7 +105,7 @@ class Examination:
     def run(self) -> Iterator[Finding]:
         """Runs one part after another; a file that one part cannot read does not end the others."""
         for part in (self.profile, self.names, self.version, self.features, self.operations,
-                     self.all_waivers, self.dat_conf,
+                     self.stubs, self.all_waivers, self.dat_conf,
                      *(functools.partial(self.results, path) for path in self.given.results)):
             try:
                 yield from part()
@@ -202,6 +203,24 @@ class Examination:
             if name not in known:
                 yield Finding(*place, f"the contract has no {name}, so nothing calls it"
                                       f"{nearest(name, known)}")
+
+    def stubs(self) -> Iterator[Finding]:
+        """Places whose marks are gone, and whose functions are still those of the skeleton."""
+        if not (self.folder / port_lock.NAME).is_file():
+            return
+        begun = port_lock.read(self.folder / port_lock.NAME).files
+        open_ones = {name for text in self.texts.values()
+                     for name, *_ in port_status.marks_in(self.kit, text)}
+        for skeleton_text in begun.values():
+            for name, code in port_status.functions_in(self.kit, skeleton_text):
+                place = None if name in open_ones else port_status.found_in(self.texts, code)
+                if place is None:
+                    continue
+                refuses = re.search(r"\b(not_supported|ENOTSUP)\b", code)
+                yield Finding(*place, f"{name} is still as dapl-port wrote it, but its {MARK} is gone:"
+                              + (" write it, or put the line back" if refuses else " write it, or say"
+                                 " in a comment inside it why it is right"),
+                              ERROR if refuses else WARNING)
 
     # ------------------------------------------------------------------------------------ waivers
 

@@ -146,6 +146,37 @@ def marks_in(kit: Kit, text: str) -> Iterator[tuple[str, int, int]]:
             yield each[2], int(each[1] or 0), text.count("\n", 0, each.start()) + 1
 
 
+def functions_in(kit: Kit, text: str) -> Iterator[tuple[str, str]]:
+    """The places of a skeleton's file that are functions: name, and code without its comment."""
+    lines = text.split("\n")
+    for name, _, line in marks_in(kit, text):
+        while lines[line - 1].lstrip().startswith("//"):
+            line += 1
+        code = "\n".join(lines[line - 1:])
+        opening = code.find("{")
+        if "(" in code[:opening]:
+            yield name, code[:end_of_block(code, opening)]
+
+
+def end_of_block(code: str, opening: int) -> int:
+    """The place after the bracket that closes a block."""
+    depth = 0
+    for bracket in re.finditer("[{}]", code[opening:]):
+        depth += 1 if bracket[0] == "{" else -1
+        if depth == 0:
+            return opening + bracket.end()
+    return len(code)
+
+
+def found_in(texts: dict[pathlib.Path, str], code: str) -> tuple[pathlib.Path, int] | None:
+    """Where sources have a text, however it is broken into lines."""
+    same = re.compile(r"\s+".join(map(re.escape, code.split())))
+    for path, text in texts.items():
+        if found := same.search(text):
+            return path, text.count("\n", 0, found.start()) + 1
+    return None
+
+
 def state_of(operation: contract.Operation, claims: dict[str, bool], marked: dict[str, int],
              code: set[str]) -> str:
     if operation.name in marked:

@@ -232,6 +232,71 @@ class Operations(WithPort):
         self.expect("port.hpp: error: transport does not take what port.toml claims: add static")
 
 
+class Stubs(unittest.TestCase):
+    """TODO lines that are gone while the code below them has not changed."""
+
+    def setUp(self) -> None:
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = pathlib.Path(temporary.name) / "acme"
+
+    def begin(self, style: str) -> None:
+        """A new port, without any of its TODO lines."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        done = dapl_port(ROOT, "new", "acme", "--style", style, "--directory", self.folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for path in self.folder.glob("*.?pp"):
+            self.edit(path.name, r" *// TODO\(port\) \d+ .*\n", "")
+
+    def edit(self, name: str, pattern: str, by: str) -> None:
+        path = self.folder / name
+        text = re.sub(pattern, by, path.read_text())
+        path.write_text(text)
+
+    def found(self) -> dict[str, str]:
+        """What is said about each place; all of it where it stands."""
+        verdict = port_check.judge(KIT, self.folder, port_check.Given())
+        told = {}
+        for each in verdict.findings:
+            name = each.cause.partition(" is still as dapl-port wrote it")[0]
+            line = each.path.read_text().split("\n")[each.line - 1]
+            self.assertRegex(line, rf"\b{name.partition('_')[2]}\(|\b{name}\(", each)
+            told[name] = each.severity
+        return told
+
+    def test_every_function_of_every_style(self) -> None:
+        for style in skeleton.STYLES:
+            with self.subTest(style=style):
+                self.begin(style)
+                port = skeleton.Port("acme", "Acme", "LicenseRef-Acme", style=style)
+                self.assertEqual({*self.found()}, {
+                    name for name in skeleton.places(KIT, port)
+                    if name != "device" and not name.endswith("_objects")})
+
+    def test_a_function_that_refuses_is_an_error(self) -> None:
+        self.begin("verbs-like")
+        told = self.found()
+        self.assertEqual((told["verbs_create_pair"], told["verbs_free_domain"]), ("error", "warning"))
+        self.begin("sim")
+        self.assertEqual({*self.found().values()}, {"warning"})
+
+    def test_changed_functions_are_written(self) -> None:
+        self.begin("bare")
+        before = self.found()
+        self.edit("qp.cpp", "return not_supported; // the device makes its queue pair here", "return success;")
+        self.edit("cm.cpp", r"(?s)is_drained\(tcp_connection &\)\n\{", r"\g<0>\n    // nothing is posted")
+        left = self.found()
+        self.assertEqual({*before} - {*left}, {"dapls_ib_qp_alloc", "is_drained"})
+        self.edit("qp.cpp", r"\bstatus transport::dapls_ib_qp_reset\(qp &q\)\n",
+                  "status  transport::dapls_ib_qp_reset(qp &q)\n\n")  # formatted otherwise
+        self.assertEqual({*self.found()}, {*left})
+
+    def test_open_places_are_no_mistakes(self) -> None:
+        done = dapl_port(ROOT, "new", "acme", "--directory", self.folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(self.found(), {})
+
+
 class Waivers(WithPort):
     def waive(self, *entries: object) -> None:
         (self.folder / "waivers.json").write_text(json.dumps(list(entries), indent=1))
