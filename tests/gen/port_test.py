@@ -803,6 +803,24 @@ class StatusWithResults(WithTree):
                       self.port("status", "acme", "--results", self.card))
         self.assertIn("To be written: device", self.told(("EP-01", "passed", ""))["next"])
 
+    def test_results_where_their_user_is(self) -> None:
+        """`meson devenv` runs a program in the build folder, and leaves PWD as it was."""
+        self.told(("EVD-01", "passed", ""))
+        build = self.tree / "build"
+        (build / "meson-info").mkdir(parents=True)
+
+        def green(**environment: str) -> bool:
+            done = run_here("dapl-port", "status", "acme", "--results", self.card.name, cwd=build,
+                            **environment)
+            self.assertNotIn("Traceback", done.stderr)
+            return "EVD        green: 1 passed" in done.stdout
+
+        user = {"PWD": str(self.card.parent), "MESON_DEVENV": "1"}
+        self.assertTrue(green(**user))
+        self.assertFalse(green(PWD=user["PWD"]), "outside meson devenv a path is as it is")
+        self.card.rename(build / self.card.name)  # the suite, run likewise, has written it there
+        self.assertTrue(green(**user))
+
     def test_results_that_are_none_of_the_port(self) -> None:
         def answer() -> str:
             self.before = contents(self.tree)
