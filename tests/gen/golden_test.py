@@ -25,7 +25,9 @@ SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 
 All files that dapl-port writes for: {options}
 tests/gen/golden_test.py compares them; its --renew writes this file.
+The licence lines below are those of the port, not of this file: REUSE-IgnoreStart
 """
+TAIL = "\nREUSE-IgnoreEnd\n"
 # The name of each golden, with the options, as one types them, and their meaning.
 PORTS = {
     "bare": ("new acme", {}),
@@ -51,7 +53,7 @@ def rendered(name: str) -> str:
         alone = skeleton.files_of(kit, port, alone=True)
         files["meson.build, with --directory"] = alone["meson.build"]
     parts = [f"\n==== {file}\n\n{text}" for file, text in sorted(files.items())]
-    return HEAD.format(options=options) + "".join(parts)
+    return HEAD.format(options=options) + "".join(parts) + TAIL
 
 
 def renew() -> None:
