@@ -670,6 +670,30 @@ TEST_CASE("a full CQ: EVD_OVERFLOW, the connection is BROKEN, and what is lost w
     CHECK(same_code(ia.close(DAT_CLOSE_ABRUPT_FLAG), DAT_SUCCESS));
 }
 
+// When rxe of Linux 6.1 sends both again, it finds the memory gone, and completes neither.
+TEST_CASE("a disconnect brings back what the device does not, once")
+{
+    for (DAT_CLOSE_FLAGS how : {DAT_CLOSE_ABRUPT_FLAG, DAT_CLOSE_GRACEFUL_FLAG}) {
+        CAPTURE(how);
+        adapter ia;
+        connected_pair pair(ia);
+        test_endpoint &own = pair.active;
+        region gone(ia, own.pz, 4096);
+        DAT_LMR_TRIPLET from = gone.local(0, 4096);
+        MUST(own.send(0, 64, 1)); // waits for a receive
+        MUST(dat_ep_post_send(own.ep, 1, &from, cookie_of(2), DAT_COMPLETION_DEFAULT_FLAG));
+        gone.free();
+        std::this_thread::sleep_for(a_while);
+        (void)pair.passive.recv(0, 64, 3); // its connection may have ended
+        MUST(own.disconnect(how));
+        CHECK(ends_connection(next_event(own.connect_evd).event_number));
+        CHECK(ends_connection(next_event(pair.passive.connect_evd).event_number));
+        CHECK(cookies_of(own.request_evd) == std::multiset<std::uint64_t>{1, 2});
+        CHECK(cookies_of(pair.passive.recv_evd) == std::multiset<std::uint64_t>{3});
+        CHECK(stays_empty(own.connect_evd));
+    }
+}
+
 // rxe flushes receives after ibv_modify_qp has returned: a queue pair that is kept would complete
 // receives that were reported as flushed.
 TEST_CASE("an attempt that is given up during rdma_connect leaves no queue pair behind")

@@ -32,9 +32,22 @@ void defer(cq &c, const ibv_wc &entry) OSD_REQUIRES(c.lock)
         return;
     if (is_suppressed_success(entry, w))
         return note_success(w);
-    read_completion(entry, w, w.done);
+    read_completion(nullptr, entry, w, w.done);
     if (w.queue != nullptr)
         c.defer(w);
+}
+
+/// A queue pair has gone to the error state without the port. Newer versions of rxe report no cause
+/// for that, if a request is refused before it has left: neither by a completion nor by an event.
+/// So the service thread looks for the queue pair. With iWARP this is how a peer's disconnect
+/// begins, which has an event of its own.
+void note_flush(cq &c)
+{
+    if (c.device->iwarp)
+        return;
+    c.flushed.store(true);
+    c.device->flushed.store(true);
+    c.device->events.kick();
 }
 
 bool holds_any(cq &c)
@@ -113,10 +126,12 @@ status create_cq(hca &device, cq &c, DAT_COUNT entries)
 
 namespace vrb {
 
-DAT_DTO_COMPLETION_STATUS failure_of(const wr &w, ibv_wc_status status)
+DAT_DTO_COMPLETION_STATUS failure_of(cq *polled, const wr &w, ibv_wc_status status)
 {
     switch (status) {
     case IBV_WC_WR_FLUSH_ERR:
+        if (polled != nullptr)
+            note_flush(*polled);
         return DAT_DTO_ERR_FLUSHED;
     case IBV_WC_LOC_LEN_ERR:
         return DAT_DTO_ERR_LOCAL_LENGTH;
@@ -159,7 +174,7 @@ bool poll_slow(cq &c, completion &done)
                 note_success(*w);
                 continue;
             }
-            read_completion(entry, *w, w->done);
+            read_completion(&c, entry, *w, w->done);
         } else if (c.has_deferred()) {
             w = c.pop_deferred();
         } else {
@@ -199,6 +214,8 @@ bool drain(cq &c, std::uint32_t qp_num)
         while (const ibv_wc *entry = take_entry(c)) {
             failed |= entry->qp_num == qp_num && entry->status != IBV_WC_SUCCESS &&
                       entry->status != IBV_WC_WR_FLUSH_ERR;
+            if (entry->status == IBV_WC_WR_FLUSH_ERR && entry->qp_num != qp_num)
+                note_flush(c);
             defer(c, *entry);
         }
         any = c.has_deferred();

@@ -103,6 +103,7 @@ struct cq final : all_link, deferred_completions<wr> {
     std::atomic<bool> announced{false};       ///< completions were deferred while `notify` was set
     std::atomic<std::uint32_t> unacked{0};    ///< events taken from the channel
     std::atomic<std::uint32_t> signallers{0}; ///< queue pairs that have a part of signalled_room
+    std::atomic<bool> flushed{false};         ///< the device flushed by itself; see note_flush()
 
     void wake_sleepers() override;
 };
@@ -272,8 +273,9 @@ struct hca : connection_service {
     std::uint32_t domain_count = 0;
     std::atomic<std::uint32_t> next_domain{0}; ///< domain of the next CQ that wants callbacks
     port_support::epoll_set notifying;
-    osd::event_descriptor wake;     ///< ends cno_wait
-    std::atomic<bool> awake{false}; ///< the consumer in cno_wait makes upcalls, and then returns
+    osd::event_descriptor wake;       ///< ends cno_wait
+    std::atomic<bool> awake{false};   ///< the consumer in cno_wait makes upcalls, and then returns
+    std::atomic<bool> flushed{false}; ///< some CQ's `flushed` is set
 
     bool failed OSD_GUARDED_BY(lock) = false; ///< the device is gone, and the error was delivered
     list<cq, all_link> cqs OSD_GUARDED_BY(lock);
@@ -295,7 +297,9 @@ osd::wait_result wait_for_cq(cq &, notify_on, osd::deadline);
 void wake_cq(cq &);
 osd::wait_result wait_for_any_cq(hca &, osd::deadline);
 void wake_waiter(hca &);
-DAT_DTO_COMPLETION_STATUS failure_of(const wr &, ibv_wc_status) OSD_COLD;
+/// Translates the status of a failure. `polled`, if not null, is the CQ that it was polled from
+/// while the port was not ending the connection.
+DAT_DTO_COMPLETION_STATUS failure_of(cq *polled, const wr &, ibv_wc_status) OSD_COLD;
 /// Stands for the queue pair that took a receive; null when that is gone.
 work_queue *receiver_of(srq &, std::uint32_t qp_num);
 
@@ -358,14 +362,15 @@ OSD_ALWAYS_INLINE bool is_plain(const ibv_wc &entry, const wr &request)
     return more == 0 && request.plain;
 }
 
-/// Translates a CQE.
-OSD_ALWAYS_INLINE void read_completion(const ibv_wc &entry, wr &request, completion &done)
+/// Translates a CQE; `polled` is for failure_of().
+OSD_ALWAYS_INLINE void read_completion(cq *polled, const ibv_wc &entry, wr &request,
+                                       completion &done)
 {
     request.finished = true;
     done.wr = &request;
     done.length = entry.byte_len;
-    done.status =
-        entry.status == IBV_WC_SUCCESS ? DAT_DTO_SUCCESS : failure_of(request, entry.status);
+    done.status = entry.status == IBV_WC_SUCCESS ? DAT_DTO_SUCCESS
+                                                 : failure_of(polled, request, entry.status);
     if constexpr (port_features.immediate_data) {
         done.has_immediate = (entry.wc_flags & IBV_WC_WITH_IMM) != 0;
         done.immediate = ntohl(entry.imm_data);
@@ -499,7 +504,7 @@ OSD_ALWAYS_INLINE bool transport::dapls_ib_completion_poll(cq &c, completion &do
         return poll_slow(c, done);
     }
     vrb::keep(c, {found.next + 1, found.left - 1});
-    vrb::read_completion(*found.next, request, done);
+    vrb::read_completion(&c, *found.next, request, done);
     c.consumer.leave();
     return true;
 }

@@ -43,6 +43,31 @@ void qp_failed(hca &device, qp &q) OSD_REQUIRES(device.lock)
     device.run_upcall(&q, [&] { dapl_evd_qp_async_error_callback(*q.owner); });
 }
 
+bool is_in_error_state(qp &q)
+{
+    ibv_qp_attr attr{};
+    ibv_qp_init_attr unused{};
+    osd::lock_guard hold(q.lock);
+    return q.handle != nullptr && ibv_query_qp(q.handle, &attr, IBV_QP_STATE, &unused) == 0 &&
+           attr.qp_state == IBV_QPS_ERR;
+}
+
+/// Breaks the connections whose queue pairs the device has taken to the error state, as far as a
+/// flushed completion shows it.
+void break_flushed(hca &device) OSD_REQUIRES(device.lock)
+{
+    if (!device.flushed.exchange(false))
+        return;
+    for (cq *c = device.cqs.front(); c != nullptr; c = device.cqs.after(*c)) {
+        if (!c->flushed.exchange(false))
+            continue;
+        for (qp *q = device.qps.front(); q != nullptr; q = device.qps.after(*q))
+            if ((q->send_cq == c || q->recv_cq == c) && q->phase() == phase::live &&
+                is_in_error_state(*q))
+                break_connection(device, *q);
+    }
+}
+
 void srq_limit_reached(hca &device, srq &shared) OSD_REQUIRES(device.lock)
 {
     device.run_upcall(&shared, [&] { dapl_srq_limit_callback(*shared.owner); });
@@ -133,6 +158,7 @@ void serve_hca(void *argument)
         for (void *tag : device.events.wait(device.lock, device.timers.next_due()))
             serve_event(device, tag);
         call_owners_of_deferred(device, device.domains[0]);
+        break_flushed(device);
         attend_due(device);
     }
 }
