@@ -571,6 +571,20 @@ TEST_CASE("an address without a host: TIMED_OUT when the caller's timeout has pa
     MUST(from.free_ep());
 }
 
+TEST_CASE(
+    "siw: a request that is not answered within 10 seconds: TIMED_OUT, before the caller's timeout")
+{
+    if (!on_siw())
+        return;
+    adapter ia;
+    listener at(ia);
+    test_endpoint own(ia);
+    MUST(own.connect(ia.address(), at.qualifier, std::chrono::minutes(10)));
+    const DAT_CR_HANDLE request = at.next_request();
+    next_connection(own.connect_evd, DAT_CONNECTION_EVENT_TIMED_OUT);
+    MUST(dat_cr_reject(request, 0, nullptr));
+}
+
 TEST_CASE("a peer that ends the connection at once: ESTABLISHED all the same, and then the end")
 {
     adapter ia;

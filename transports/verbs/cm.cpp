@@ -316,6 +316,13 @@ bool stood(const qp &q, const cm_event &event)
     return q.is_scheduled() || (!q.device->iwarp && event.event == RDMA_CM_EVENT_DISCONNECTED);
 }
 
+/// An iWARP peer has the request, over TCP, and has not answered it for as long as the kernel
+/// waits.
+bool is_unanswered(const hca &device, const cm_event &event)
+{
+    return device.iwarp && event.status == -ETIMEDOUT;
+}
+
 /// The connection, or the attempt at one, ended.
 void ended(hca &device, qp &q, const cm_event &event) OSD_REQUIRES(device.lock)
 {
@@ -323,6 +330,8 @@ void ended(hca &device, qp &q, const cm_event &event) OSD_REQUIRES(device.lock)
     case phase::connecting:
         if (event.event == RDMA_CM_EVENT_REJECTED)
             rejected(device, q, event);
+        else if (event.event == RDMA_CM_EVENT_UNREACHABLE && is_unanswered(device, event))
+            conclude(device, q, DAT_CONNECTION_EVENT_TIMED_OUT);
         else if (event.event == RDMA_CM_EVENT_UNREACHABLE ||
                  event.event == RDMA_CM_EVENT_DEVICE_REMOVAL)
             conclude(device, q, DAT_CONNECTION_EVENT_UNREACHABLE);
