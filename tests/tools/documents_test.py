@@ -28,8 +28,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "gen"))
 from trees import KIT_PARTS, MESON, ROOT, copy_tree  # noqa: E402
 
 OPTIONS = argparse.Namespace()
-DOCUMENTS = ("README.md", "CONTRIBUTING.md", "docs/*.md", "docs/design/*.md", "docs/man/*.md", "tools/vm/README.md",
-             "transports/*/README.md")
+DOCUMENTS = ("README.md", "CONTRIBUTING.md", "NEWS.md", "SECURITY.md", "docs/*.md",
+             "docs/design/*.md", "docs/man/*.md", "tools/vm/README.md", "transports/*/README.md")
 PATIENCE = 3  # seconds
 WORK = 0.3  # seconds of a processor, which benchmarks use up by polling
 

@@ -55,15 +55,15 @@ class Installed(unittest.TestCase):
 
     def test_links_of_documents(self) -> None:
         """Each link leads to an installed file, too, or its sentence says that it does not."""
-        found, kit = 0, self.place(OPTIONS.datadir) / "dapl/kit"
-        for path in kit.rglob("*.md"):
+        found, data = 0, self.place(OPTIONS.datadir)
+        for path in [*(data / "dapl/kit").rglob("*.md"), *(data / "doc/dapl").rglob("*.md")]:
             text = re.sub(r"(?<!\n)\n(?!\n)", " ", path.read_text())
             for sentence in re.split(r"(?<=[.:;]) |\n\n|\|", text):
                 for link in re.findall(r"\]\((?!https?:|#)([^)#]+)", sentence):
                     there = (path.parent / link).resolve()
                     found += 1
                     self.assertTrue(there.exists() or "source tree" in sentence,
-                                    f"{path.relative_to(kit)}: {link}")
+                                    f"{path.relative_to(data)}: {link}")
         self.assertGreater(found, 50)
 
     def test_pkg_config_files(self) -> None:
@@ -90,6 +90,32 @@ class Installed(unittest.TestCase):
             done = subprocess.run(["sh", "-c", strict], cwd=folder, env=environment, check=False,
                                   capture_output=True, text=True)
             self.assertEqual(done.returncode, 0, f"{strict}: {done.stderr}")
+
+    def test_versions(self) -> None:
+        """The table of docs/versions.md is true."""
+        page = (self.place(OPTIONS.datadir) / "doc/dapl/docs/versions.md").read_text()
+        libraries = self.place(OPTIONS.libdir)
+        environment = {**os.environ, "PKG_CONFIG_LIBDIR": str(libraries / "pkgconfig")}
+        named = re.findall(r"(?m)^\|[^|]*\| (.*) \| ([\d.]+) \| (.*) \| (.*) \|$", page)
+        self.assertEqual(len(named), 6)
+        for what, version, module, symbols in named:
+            library = re.match(r"`(lib[\w-]+\.so)\.\d+`", what)
+            if library and (libraries / library[1]).exists():
+                self.assertTrue((libraries / f"{library[1]}.{version}").exists(), what)
+                defined = subprocess.run(["objdump", "-p", libraries / library[1]], check=True,
+                                         capture_output=True, text=True).stdout
+                own = re.findall(r"(?m)^\d+ 0x00 \w+ (\S+)", defined)
+                self.assertEqual(own, re.findall(r"`(\S+)`", symbols), what)
+            if said := re.match(r"`(\S+)`: ([\d.]+)", module):
+                if (libraries / f"pkgconfig/{said[1]}.pc").exists():
+                    done = subprocess.run(["pkg-config", "--modversion", said[1]], check=False,
+                                          capture_output=True, text=True, env=environment)
+                    self.assertEqual(done.stdout, f"{said[2]}\n", done.stderr)
+        contract = (self.place(OPTIONS.datadir) / "dapl/kit/common/dapls_ib.hpp").read_text()
+        self.assertEqual([version for what, version, *_ in named if "DAPLS_IB_VERSION" in what],
+                         re.findall(r"#define DAPLS_IB_VERSION (\d+)", contract))
+        news = (self.place(OPTIONS.datadir) / "doc/dapl/NEWS.md").read_text()
+        self.assertEqual(named[0][1], re.search(r"(?m)^## (\S+)", news)[1])
 
     def test_headers_and_registry_file(self) -> None:
         self.assertTrue((self.place("include") / "dat2/udat.h").exists())
