@@ -11,6 +11,7 @@ import shutil
 import sys
 import tempfile
 import unittest
+from collections.abc import Iterator
 
 sys.dont_write_bytecode = True
 
@@ -207,7 +208,8 @@ class New(WithTree):
         self.assertNotEqual(dapl_port(self.tree).returncode, 0)
 
 
-ALL = tuple(skeleton.Kit(ROOT).header.features)
+KIT = skeleton.Kit(ROOT)
+ALL = tuple(KIT.header.features)
 KINDS = [(cm, keys) for cm in ("tcp", "own") for keys in ("device", "table")]
 
 
@@ -675,6 +677,40 @@ class Alone(WithTree):
     def test_a_folder_nowhere(self) -> None:
         self.assertIn("there is no folder",
                       self.refused("new", "acme", "--directory", self.folder / "x/y"))
+
+
+class EveryStyle(unittest.TestCase):
+    """Texts of new ports that no compiler reads."""
+
+    def ports(self) -> Iterator[tuple[skeleton.Port, dict[str, str]]]:
+        for answers in ({}, {"cm": "own", "keys": "table", "claims": ALL},
+                        *({"style": style} for style in skeleton.LAYERS)):
+            for alone in (False, True):
+                port = skeleton.Port("acme", "Acme Networks", "LicenseRef-Acme", **answers)
+                yield port, skeleton.files_of(KIT, port, alone)
+
+    def test_nothing_of_a_template_is_left(self) -> None:
+        for port, files in self.ports():
+            for name, text in files.items():
+                with self.subTest(style=port.style, name=name):
+                    self.assertRegex(text, r"\A\S+ SPDX-License-Identifier: LicenseRef-Acme\b")
+                    self.assertNotRegex(text, r"/\*[{%#]|[}%#]\*/|(?m:[ \t]$)|\n{3}|[^\n]\Z")
+                    self.assertIsNone(skeleton.DRAFT.search(text))
+
+    def test_the_readme_has_every_place(self) -> None:
+        for port, files in self.ports():
+            rows = re.findall(r"(?m)^\| (\d+)(?:-(\d+))? \|", files["README.md"])
+            numbers = [each for first, last in rows
+                       for each in range(int(first), int(last or first) + 1)]
+            self.assertEqual(numbers, list(range(1, len(skeleton.places(KIT, port)) + 1)), port)
+
+    def test_operations_have_the_words_of_the_contract(self) -> None:
+        for port, files in self.ports():
+            said = " ".join(" ".join(files.values()).replace("//", " ").split())
+            for each in skeleton.places(KIT, port):
+                operation = next((one for one in KIT.operations if one.name == each), None)
+                if operation is not None:
+                    self.assertIn(" ".join(" ".join(operation.declared.text).split()), said, each)
 
 
 class Status(WithTree):
