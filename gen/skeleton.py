@@ -19,6 +19,7 @@ import rendering
 MARK = "TODO(port)"  # what `status` looks for
 # As the templates have it, with the group of a place where ports have its number.
 DRAFT = re.compile(re.escape(MARK) + r" ([a-z]\w*) ([a-z]\w*):")
+OPERATION = re.compile(rf"(?m)^( *)// {re.escape(MARK)} (dapls_ib_\w+)\n")
 HOT_FILE = "port.hpp"
 MAX_NAME = 32
 
@@ -43,9 +44,6 @@ LAYERS = {"sim": "hw", "polled": "lib", "callback": "api", "verbs-like": "verbs"
 # What a device may lack, and what the skeleton then takes from port_support/.
 CM = {"tcp": "the connection manager of the port runtime, over TCP", "own": "that of the device"}
 KEYS = {"device": "the device's, which have 32 bits", "table": "numbers that stand for wider keys"}
-WRITTEN = {"own": {"dapls_ib_connect", "dapls_ib_disconnect", "dapls_ib_disconnect_clean"}}
-WRITTEN["tcp"] = {*WRITTEN["own"], "dapls_ib_setup_conn_listener", "dapls_ib_remove_conn_listener",
-                  "dapls_ib_accept_connection", "dapls_ib_reject_connection"}
 TEXT_WIDTH = 92
 # How a project of its own is built.
 BUILD_FILES = {name: f"project.{name}.j2" for name in ("meson.build", "meson_options.txt")}
@@ -295,10 +293,10 @@ def guide(kit: Kit, group: str) -> str:
     return f"see porting.md, {kit.groups[group]['guide']}"
 
 
-def todo_text(kit: Kit, port: Port, name: str, by: str = "") -> str:
-    """The comment above an operation; nothing where the skeleton has it whole."""
-    operation = next(each for each in kit.operations if each.name == name)
-    return "" if name in WRITTEN[port.cm] else operation_text(kit, operation, by)
+def with_operations(kit: Kit, text: str) -> str:
+    """A text with the contract's words at the marks of operations."""
+    by_name = {each.name: each for each in kit.operations}
+    return OPERATION.sub(lambda mark: operation_text(kit, by_name[mark[2]], mark[1]), text)
 
 
 def calls_in(templates: pathlib.Path) -> Iterator[tuple[str, Call]]:
@@ -406,13 +404,12 @@ def drafts(kit: Kit, port: Port, alone: bool) -> tuple[dict[str, str], pathlib.P
         "sources": sorted(name for name in {*templates, *by_file} if name.endswith(".cpp")),
         "alone": alone, "status_of": "" if alone else f" {port.name}",
         "in_class": in_class, "stub": stub, "inline_stub": inline_stub,
-        "todo": functools.partial(todo_text, kit, port),
         "called": functools.partial(called_text, kit),
     }
     files = {name: rendering.render(path, **common) for name, path in templates.items()}
     for name, some in by_file.items():
         files[name] = source_of(kit, port, name, some, common)
-    return files, readme, common
+    return {name: with_operations(kit, text) for name, text in files.items()}, readme, common
 
 
 def templates_of(kit: Kit, port: Port, folder: pathlib.Path) -> dict[str, pathlib.Path]:
@@ -436,7 +433,9 @@ def source_of(kit: Kit, port: Port, name: str, some: list[contract.Operation],
     titles = dict.fromkeys(kit.groups[each.group]["title"] for each in some)
     title = ", ".join(titles)
     template = next(path for path in own if path.exists())
-    return rendering.render(template, **{**common, "operations": some},
+    written = template.read_text()
+    others = [each for each in some if f"transport::{each.name}(" not in written]
+    return rendering.render(template, **{**common, "operations": others},
                             title=title[0].upper() + title[1:])
 
 
