@@ -321,8 +321,7 @@ static void write_greeting(struct side *side, const struct offer *offer, const c
     remote.target_address = (DAT_VADDR)ntohl(offer->address_high) << 32 | ntohl(offer->address_low);
     remote.segment_length = local.segment_length;
     cookie.as_ptr = side->memory.greeting;
-    /* Suppressed: its success follows from that of the send after it, and a failure comes anyway.
-     */
+    /* Suppressed: the send after it proves its success, and a failure comes anyway. */
     CHECK(
         dat_ep_post_rdma_write(side->ep, 1, &local, cookie, &remote, DAT_COMPLETION_SUPPRESS_FLAG));
 }
