@@ -36,6 +36,13 @@ bool has_ends(int fd, const socket_ends &wanted)
            std::memcmp(&found, &wanted, sizeof(found)) == 0;
 }
 
+bool read_info(int fd, long_tcp_info &info, int &unread)
+{
+    socklen_t size = sizeof(info);
+    return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
+           ioctl(fd, FIONREAD, &unread) == 0;
+}
+
 } // namespace
 
 int find_socket(const socket_ends &wanted, int hint)
@@ -62,13 +69,21 @@ bool has_hung_up(int fd)
     return fd >= 0 && poll(&look, 1, 0) == 1;
 }
 
+std::optional<std::uint32_t> silent_ms(int fd)
+{
+    long_tcp_info info{};
+    int unread = 0;
+    if (!read_info(fd, info, unread) || info.short_info.tcpi_state != TCP_ESTABLISHED ||
+        unread != 0)
+        return std::nullopt;
+    return info.bytes_received != 0 ? UINT32_MAX : info.short_info.tcpi_last_data_recv;
+}
+
 std::optional<std::uint64_t> bytes_moved(int fd)
 {
     long_tcp_info info{};
-    socklen_t size = sizeof(info);
     int unread = 0;
-    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0 ||
-        ioctl(fd, FIONREAD, &unread) != 0)
+    if (!read_info(fd, info, unread))
         return std::nullopt;
     const std::uint64_t in = 2 * info.bytes_received - static_cast<std::uint64_t>(unread);
     const std::uint64_t out = 2 * info.bytes_acked + info.bytes_not_sent;

@@ -22,6 +22,11 @@ int find_socket(const socket_ends &wanted, int hint);
 /// Whether the peer closed the connection, or it failed, though data may still wait to be read.
 bool has_hung_up(int fd);
 
+/// For how long nothing has come on an established connection, in milliseconds; as long as can be
+/// if something came and was read. Nothing for one with bytes to read, or that is ending, or not
+/// TCP.
+std::optional<std::uint32_t> silent_ms(int fd);
+
 /// A number that changes whenever bytes come in or go out, or are read or written here. Nothing for
 /// a socket that is not TCP.
 std::optional<std::uint64_t> bytes_moved(int fd);

@@ -21,17 +21,18 @@ const sockaddr *generic(const sockaddr_storage &address)
     return reinterpret_cast<const sockaddr *>(&address);
 }
 
-/// Whether they may be of one owner: he has a whole network of IPv6 to himself.
-bool is_same_source(const sockaddr_storage &a, const sockaddr_storage &b)
-{
-    if (a.ss_family != AF_INET6 || b.ss_family != AF_INET6)
-        return osd::address::is_host(generic(a), generic(b));
-    constexpr std::size_t network = 8;
-    return std::memcmp(&reinterpret_cast<const sockaddr_in6 &>(a).sin6_addr,
-                       &reinterpret_cast<const sockaddr_in6 &>(b).sin6_addr, network) == 0;
-}
-
 } // namespace
+
+std::uint64_t owner_of(const sockaddr_storage &address)
+{
+    std::uint64_t network = 0;
+    if (address.ss_family == AF_INET6)
+        std::memcpy(&network, &reinterpret_cast<const sockaddr_in6 &>(address).sin6_addr,
+                    sizeof network);
+    else
+        network = reinterpret_cast<const sockaddr_in &>(address).sin_addr.s_addr;
+    return network;
+}
 
 std::uint32_t unanswered_requests::most() const
 {
@@ -45,9 +46,10 @@ std::uint32_t unanswered_requests::most() const
 bool unanswered_requests::has_share(const sockaddr_storage &source, const char *otherwise)
 {
     const std::uint32_t share = most() / 2;
+    const std::uint64_t owner = owner_of(source);
     std::uint32_t same = 0;
     for (unanswered_request *at = all_.front(); at != nullptr && same < share; at = all_.after(*at))
-        same += is_same_source(at->source, source) ? 1 : 0;
+        same += owner_of(at->source) == owner ? 1 : 0;
     if (same == share)
         say_crowded(source, otherwise);
     return same < share;

@@ -9,6 +9,9 @@
 
 namespace dapl::DAPL_TRANSPORT {
 
+/// A number that the addresses of one owner share: he has a whole network of IPv6 to himself.
+std::uint64_t owner_of(const sockaddr_storage &);
+
 /// Base of what a port keeps of a request.
 struct unanswered_request : list_link {
     sockaddr_storage source{}; ///< the peer's address

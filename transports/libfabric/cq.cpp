@@ -3,6 +3,7 @@
 
 #include "dapl_debug.hpp"
 #include "descriptor_wait.hpp"
+#include "epoll_members.hpp"
 #include "osd_cancellation.hpp"
 #include "osd_system.hpp"
 
@@ -392,30 +393,6 @@ osd::wait_result wait_for_cq(cq &c, osd::deadline until)
 }
 
 namespace {
-
-bool is_epoll_set(int fd)
-{
-    epoll_event ignored;
-    return epoll_wait(fd, &ignored, 1, 0) >= 0;
-}
-
-/// Returns an epoll set that is in this one, or -1.
-int set_within(int set)
-{
-    char text[1024]; // /proc shows a line for each descriptor in the set: "tfd: NUMBER events: ..."
-    std::snprintf(text, sizeof text, "/proc/self/fdinfo/%d", set);
-    const int info = ::open(text, O_RDONLY | O_CLOEXEC);
-    const ssize_t size = info >= 0 ? ::read(info, text, sizeof text - 1) : 0;
-    if (info >= 0)
-        ::close(info);
-    text[std::max<ssize_t>(size, 0)] = '\0';
-    for (const char *at = text; (at = std::strstr(at, "tfd:")) != nullptr;) {
-        at += std::strlen("tfd:");
-        if (const auto fd = static_cast<int>(std::strtol(at, nullptr, 10)); is_epoll_set(fd))
-            return fd;
-    }
-    return -1;
-}
 
 int open_fid(const hca &device, fid_cq *&fid, int &wait_fd, DAT_COUNT depth, void *context)
 {
