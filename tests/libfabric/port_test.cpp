@@ -16,6 +16,7 @@
 #include <new>
 #include <poll.h>
 #include <set>
+#include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -32,6 +33,16 @@ extern "C" int getsockname(int fd, sockaddr *address, socklen_t *size) noexcept
 {
     ++names_asked;
     return static_cast<int>(syscall(SYS_getsockname, fd, address, size));
+}
+
+static std::atomic<int> watches_paused{0};
+
+/// Stands before the C library's, to count how often the port watches a descriptor for nothing.
+extern "C" int epoll_ctl(int set, int operation, int fd, epoll_event *event) noexcept
+{
+    if (operation == EPOLL_CTL_MOD && event->events == 0)
+        ++watches_paused;
+    return static_cast<int>(syscall(SYS_epoll_ctl, set, operation, fd, event));
 }
 
 namespace {
@@ -161,6 +172,11 @@ public:
     void say(const std::string &text) const
     {
         REQUIRE(write(fd_, text.data(), text.size()) == static_cast<ssize_t>(text.size()));
+    }
+    void reset() const
+    {
+        const linger at_once{1, 0};
+        (void)setsockopt(fd_, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
     }
     /// Reads once there is an answer, or the end.
     std::string hear() const
@@ -802,6 +818,21 @@ TEST_SUITE("connections")
         CHECK(a.ep.next() == DAT_CONNECTION_EVENT_ESTABLISHED);
     }
 
+    TEST_CASE("connections that are reset at once do not keep an honest peer waiting" *
+              doctest::skip(test_run::thread_sanitized))
+    {
+        node n;
+        door_bell bell(n);
+        side a(n);
+        const int before = watches_paused;
+        for (int i = 0; i < 1000; ++i)
+            stranger(bell).reset();
+        REQUIRE(a.connect(n, bell.port, "", long_us).ok());
+        REQUIRE(eventually([&] { return bell.owner.arrivals.size() == 1; }, 60s));
+        reject_all(bell);
+        CHECK(watches_paused == before);
+    }
+
     // ThreadSanitizer does not see what libfabric accepts: where a number of a descriptor comes
     // again, it takes that for a race.
     TEST_CASE("a flood of requests leaves no descriptor behind" *
@@ -815,6 +846,84 @@ TEST_SUITE("connections")
         for (int i = 0; i < 500; ++i)
             (void)stranger(bell, 1, text);
         CHECK(eventually([&] { return entries_of("/proc/self/fd") == before; }));
+    }
+
+    TEST_CASE("connections on which nothing comes are bounded, and end after a while" *
+              doctest::skip(test_run::thread_sanitized))
+    {
+        rlimit allowed{};
+        getrlimit(RLIMIT_NOFILE, &allowed);
+        if (allowed.rlim_max < 8192) {
+            MESSAGE("8192 descriptors are too many for this user");
+            return;
+        }
+        const descriptor_limit raised(8192);
+        constexpr int most = 256;
+        node n;
+        connected_pair idle(n); // on which nothing comes either
+        door_bell bell(n);
+        const stranger asked(bell, 1, request_to(bell.port));
+        REQUIRE(eventually([&] { return bell.owner.arrivals.size() == 1; }));
+        const int before = entries_of("/proc/self/fd");
+        std::deque<stranger> crowd;
+        const auto accepted = [&] {
+            return entries_of("/proc/self/fd") - before - static_cast<int>(crowd.size());
+        };
+        const auto come = [&](int number, std::uint32_t host) {
+            for (int i = 0; i < number; ++i)
+                crowd.emplace_back(bell, host);
+        };
+        const auto is_connected = [&] {
+            side a(n), b(n);
+            REQUIRE(a.connect(n, bell.port).ok());
+            auto came = bell.owner.arrivals.take();
+            REQUIRE(came);
+            REQUIRE(transport::dapls_ib_accept_connection((*came)->request, b.qp, {}).ok());
+            return a.ep.next() == DAT_CONNECTION_EVENT_ESTABLISHED;
+        };
+        transport::cr early = std::exchange((*bell.owner.arrivals.take())->request, {});
+        come(2000, 1);
+        CHECK(is_connected());
+        CHECK(eventually([&] { return accepted() <= most / 2; }));
+        come(500, 2);
+        come(500, 3);
+        CHECK(is_connected());
+        CHECK(eventually([&] { return accepted() <= most; }));
+        SUBCASE("its time limit")
+        {
+            CHECK(eventually([&] { return accepted() == 0; }, 60s));
+        }
+        SUBCASE("its sender goes")
+        {
+            const auto going = static_cast<int>(crowd.size());
+            crowd.clear();
+            CHECK(going == 3000);
+            CHECK(eventually([&] { return accepted() == 0; }));
+        }
+        CHECK(is_connected());
+        side late(n);
+        REQUIRE(transport::dapls_ib_accept_connection(early, late.qp, {}).ok());
+        CHECK(late.ep.next() == DAT_CONNECTION_EVENT_ESTABLISHED);
+        char in[4];
+        REQUIRE(idle.b.recv(in, 4, 1).ok());
+        REQUIRE(idle.a.send("abcd", 4, 2).ok());
+        CHECK(idle.b.received() == result{1, DAT_DTO_SUCCESS, 4});
+    }
+
+    TEST_CASE("a connection on which nothing came keeps no descriptor when the adapter closes" *
+              doctest::skip(test_run::thread_sanitized))
+    {
+        const int before = entries_of("/proc/self/fd");
+        std::deque<stranger> crowd;
+        {
+            node n;
+            door_bell bell(n);
+            const int open = entries_of("/proc/self/fd");
+            for (int i = 0; i < 20; ++i)
+                crowd.emplace_back(bell);
+            REQUIRE(eventually([&] { return entries_of("/proc/self/fd") == open + 40; }));
+        }
+        CHECK(entries_of("/proc/self/fd") == before + 20);
     }
 
     TEST_CASE("a connection's socket is looked for among open descriptors, not all there may be")

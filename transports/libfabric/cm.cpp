@@ -145,6 +145,7 @@ bool take_event(hca &device) OSD_REQUIRES(device.lock)
 {
     alignas(fi_eq_cm_entry) unsigned char bytes[sizeof(fi_eq_cm_entry) + sizeof(cm_frame::bytes)];
     std::uint32_t kind = 0;
+    errno = 0; // libfabric looks at it where a connection ends, and may not close the socket
     const ssize_t got = fi_eq_read(device.eq, &kind, bytes, sizeof(bytes), 0);
     if (got == -FI_EAVAIL)
         return take_failure(device);
@@ -165,12 +166,13 @@ bool take_event(hca &device) OSD_REQUIRES(device.lock)
 
 namespace ofi {
 
-bool drain_events(hca &device)
+std::uint32_t drain_events(hca &device, bool &starved)
 {
-    bool found = false;
+    std::uint32_t calls = 1;
     while (take_event(device))
-        found = true;
-    return found;
+        ++calls;
+    starved = lacks_resources(errno); // libfabric does not tell that accept failed
+    return calls;
 }
 
 void break_connection(hca &device, qp &q)

@@ -192,6 +192,7 @@ void close_everything(hca &device)
     device.senders.close();
     {
         osd::lock_guard hold(device.lock);
+        end_all_silent(device);
         close_passives(device, INT64_MAX);
     }
     close_fid(device, device.eq, "event queue");

@@ -66,8 +66,9 @@ void break_later(qp &q);
 
 // --- cm.cpp
 
-/// Returns false when there were none.
-bool drain_events(hca &device) OSD_REQUIRES(device.lock);
+/// Returns how often libfabric was called; `starved`: a connection waits for which the process has
+/// no descriptor.
+std::uint32_t drain_events(hca &device, bool &starved) OSD_REQUIRES(device.lock);
 /// Serves a queue pair that is due: delivers its pending event, or serves its timer.
 void attend(hca &device, qp &q) OSD_REQUIRES(device.lock);
 /// Ends an attempt to connect without an event.
@@ -89,6 +90,17 @@ void release_request(hca &device, cr &answered) OSD_REQUIRES(device.lock);
 void forget_gone(hca &device) OSD_REQUIRES(device.lock);
 /// Closes the passive endpoints that nothing can refer to any more.
 void close_passives(hca &device, std::int64_t retired_before) OSD_REQUIRES(device.lock);
+
+// --- silent.cpp
+
+/// Opens silent_watch::sockets; `event_queue`: the descriptor of the event queue.
+void find_silent_set(hca &device, int event_queue) OSD_EXCLUDES(device.lock);
+/// libfabric was called so many times, and may have accepted as many connections at each listener.
+void note_calls(hca &device, std::uint32_t calls) OSD_REQUIRES(device.lock);
+/// Ends silent connections that are too old, and the oldest of too many. Called after note_calls.
+void bound_silent(hca &device) OSD_REQUIRES(device.lock);
+/// Ends all silent connections: libfabric would leave their descriptors behind.
+void end_all_silent(hca &device) OSD_REQUIRES(device.lock);
 
 // --- socket.cpp
 

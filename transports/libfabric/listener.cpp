@@ -137,8 +137,15 @@ void offer(hca &device, passive &p, fi_info &info, cr_params &params) OSD_REQUIR
     release_request(device, made);
 }
 
-void discard(passive &p)
+void stop_listening(hca &device, passive &p) OSD_REQUIRES(device.lock)
 {
+    if (std::exchange(p.listens, false))
+        --device.silent.listeners;
+}
+
+void discard(hca &device, passive &p) OSD_REQUIRES(device.lock)
+{
+    stop_listening(device, p);
     static_cast<all_link &>(p).unlink();
     fi_close(&p.fid->fid);
     delete &p;
@@ -182,7 +189,7 @@ void close_passives(hca &device, std::int64_t retired_before)
     for (passive *p = device.passives.front(); p != nullptr;) {
         passive *next = device.passives.after(*p);
         if (p->retired_ns != 0 && p->retired_ns <= retired_before && p->requests == 0)
-            discard(*p);
+            discard(device, *p);
         p = next;
     }
 }
@@ -219,6 +226,8 @@ status transport::dapls_ib_setup_conn_listener(hca &device, listener &l, service
         return listen_failed(device.name, "fi_listen", port_of(qualifier), -error);
     }
     device.passives.push(*p);
+    p->listens = true;
+    ++device.silent.listeners;
     l.pep = p;
     if (qualifier == 0)
         qualifier = osd::address::port_of(reinterpret_cast<const sockaddr *>(&p->address));
@@ -237,9 +246,11 @@ void transport::dapls_ib_remove_conn_listener(listener &l)
     p.owner = nullptr;
     p.retired_ns = osd::now_ns();
     const bool closed = close_socket_of(device, p);
+    if (closed)
+        stop_listening(device, p);
     device.wait_quiet(&p);
     if (!closed && p.requests == 0)
-        discard(p);
+        discard(device, p);
     close_passives(device, osd::now_ns() - std::int64_t{retirement_ms} * 1'000'000);
 }
 

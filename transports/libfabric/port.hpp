@@ -15,6 +15,7 @@
 #include "dapl_spin.hpp"
 #include "dapls_ib.hpp"
 #include "deferred_completions.hpp"
+#include "epoll_members.hpp"
 #include "named_attributes.hpp"
 #include "osd_annotations.hpp"
 #include "osd_fence.hpp"
@@ -194,6 +195,7 @@ struct passive : all_link {
     DAT_CONN_QUAL qualifier = 0;
     std::int64_t retired_ns = 0;
     std::uint32_t requests = 0;
+    bool listens = false; ///< libfabric accepts connections there
 };
 
 struct listener {
@@ -206,6 +208,16 @@ struct request : unanswered_request {
     fi_info *info = nullptr;
     int socket = -1;   ///< its socket, if it is known: `senders` watches it
     bool gone = false; ///< its sender has gone, and libfabric has forgotten it
+};
+
+/// What the port knows of connections on which no request has come. libfabric accepts them, which
+/// takes a descriptor each, and waits without a limit.
+struct silent_watch {
+    epoll_members sockets;           ///< sockets that libfabric watches, also other ones
+    std::uint32_t listeners = 0;     ///< how many passive endpoints listen
+    std::uint32_t perhaps = 0;       ///< connections that may have come since the last look
+    std::uint32_t enough = 0;        ///< more than that, and it is time to look again
+    std::int64_t due_ns = INT64_MAX; ///< time of the next look
 };
 
 /// A request on its way from upcall to answer.
@@ -244,6 +256,7 @@ struct hca : connection_service {
     list<qp, all_link> qps OSD_GUARDED_BY(lock);
     list<passive, all_link> passives OSD_GUARDED_BY(lock);
     unanswered_requests requests OSD_GUARDED_BY(lock){name};
+    silent_watch silent OSD_GUARDED_BY(lock);
     port_support::epoll_set senders; ///< sockets of these requests: reports senders that go
     cq spare; ///< stands in for queue pairs that lack a CQ; libfabric wants two
 

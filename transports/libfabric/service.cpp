@@ -27,34 +27,24 @@ public:
     {
         (void)fi_control(&device.eq->fid, FI_GETWAIT, &fd_);
     }
-    void reported() { ++in_vain_; }
-    /// The event queue is empty now. Returns when to look again.
-    std::int64_t drained(bool found)
+    /// The event queue is empty now; `starved`: such a connection waits. Returns when to look
+    /// again.
+    std::int64_t drained(bool starved)
     {
-        if (found)
-            in_vain_ = 0;
-        if (resume_ns_ == never && in_vain_ > enough)
-            listen(0, osd::now_ns() + pause_ns);
-        else if (resume_ns_ != never && (found || osd::now_ns() >= resume_ns_))
-            listen(EPOLLIN, never);
+        if (starved != is_paused())
+            (void)device_.events.modify(fd_, starved ? 0U : std::uint32_t{EPOLLIN}, &device_.eq);
+        resume_ns_ = starved ? osd::now_ns() + pause_ns : never;
         return resume_ns_;
     }
 
 private:
     static constexpr std::int64_t never = port_support::event_thread::never;
     static constexpr std::int64_t pause_ns = 10'000'000;
-    static constexpr unsigned enough = 64;
 
-    void listen(std::uint32_t events, std::int64_t resume_ns)
-    {
-        (void)device_.events.modify(fd_, events, &device_.eq);
-        resume_ns_ = resume_ns;
-        in_vain_ = std::min(in_vain_, enough); // once more in vain, and it pauses again
-    }
+    bool is_paused() const { return resume_ns_ != never; }
 
     hca &device_;
     int fd_ = -1;
-    unsigned in_vain_ = 0;
     std::int64_t resume_ns_ = never; ///< end of a pause
 };
 
@@ -122,14 +112,17 @@ std::int64_t serve_once(hca &device, event_queue_watch &event_queue,
 {
     fid *watched = &device.eq->fid;
     (void)fi_trywait(device.fabric, &watched, 1);
-    const std::int64_t eq_due = event_queue.drained(drain_events(device));
+    bool starved = false;
+    note_calls(device, drain_events(device, starved));
+    bound_silent(device);
+    const std::int64_t eq_due = event_queue.drained(starved);
     release_fences(device);
     end_broken(device);
     const bool called = device.progress.answer_calls(device);
     const std::int64_t cq_due = device.progress.visit_due(device);
     const bool look = called || cq_due != INT64_MAX || device.some_hung_up;
     const std::int64_t lost_due = look ? find_lost(device, last_hang_up_check) : INT64_MAX;
-    return std::min({eq_due, cq_due, lost_due, attend_due(device)});
+    return std::min({eq_due, cq_due, lost_due, device.silent.due_ns, attend_due(device)});
 }
 
 void serve_hca(void *argument)
@@ -141,13 +134,11 @@ void serve_hca(void *argument)
     while (!device.events.is_stopping(device.lock)) {
         const std::int64_t due_ns = serve_once(device, event_queue, last_hang_up_check);
         for (void *tag : device.events.wait(device.lock, due_ns)) {
-            if (tag == &device.eq)
-                event_queue.reported();
-            else if (tag == &device.senders)
+            if (tag == &device.senders)
                 forget_gone(device);
             else if (tag == &device.some_hung_up)
                 device.some_hung_up = true;
-            else
+            else if (tag != &device.eq) // which is drained anyhow
                 device.progress.set_ready(device, tag);
         }
     }
@@ -158,9 +149,10 @@ void serve_hca(void *argument)
 bool start_service(hca &device)
 {
     int eq_fd = -1;
+    (void)fi_control(&device.eq->fid, FI_GETWAIT, &eq_fd);
+    find_silent_set(device, eq_fd);
     const bool ready = device.events.open() &&
                        device.progress.open(device, port_features.cno_wait, device.shared_fd) &&
-                       fi_control(&device.eq->fid, FI_GETWAIT, &eq_fd) == 0 &&
                        device.events.add(eq_fd, EPOLLIN, &device.eq) && device.senders.open() &&
                        device.events.add(device.senders.get(), EPOLLIN, &device.senders) &&
                        device.events.start("dapl-ofi", serve_hca, &device);

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Connections on which no request has come. libfabric accepts whatever connects, and does not show
+// it. But it has the sockets in an epoll set of its own, where no socket of the program can be:
+// they are found there, and shut down, whereupon libfabric closes them. It closes none meanwhile,
+// since it looks at that set in fi_eq_read only, which is called under the lock of the adapter.
+#include "internal.hpp"
+
+#include "dapl_debug.hpp"
+#include "dapl_line_limit.hpp"
+#include "epoll_members.hpp"
+#include "osd_address.hpp"
+#include "socket_search.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <sys/stat.h>
+#include <utility>
+
+namespace dapl::libfabric::ofi {
+
+namespace {
+
+/// A request follows its connection at once, but its sender may be busy.
+constexpr std::uint32_t patience_ms = 5'000;
+constexpr std::int64_t ms = 1'000'000;
+
+struct silent_socket {
+    std::uint64_t owner; ///< owner of the peer's address
+    std::uint32_t age_ms;
+    int fd;
+};
+
+/// The silent sockets, the youngest first.
+struct silent_sockets {
+    static constexpr std::size_t most = 1024; ///< the next look finds the others
+    silent_socket all[most];
+    std::size_t count = 0;
+};
+
+bool is_at_listener(hca &device, const sockaddr_storage &address) OSD_REQUIRES(device.lock)
+{
+    for (passive *p = device.passives.front(); p != nullptr; p = device.passives.after(*p))
+        if (std::memcmp(&p->address, &address, sizeof address) == 0)
+            return true;
+    return false;
+}
+
+/// Whether a queue pair has this socket. The set has sockets of those that accept only.
+bool is_accepting(hca &device, int fd) OSD_REQUIRES(device.lock)
+{
+    for (qp *q = device.qps.front(); q != nullptr; q = device.qps.after(*q)) {
+        if (q->phase() != phase::accepting)
+            continue;
+        osd::lock_guard hold(q->lock);
+        if (q->socket == fd || q->socket < 0)
+            return true;
+    }
+    return false;
+}
+
+bool is_silent(hca &device, const epoll_members::member &m, silent_socket &found)
+    OSD_REQUIRES(device.lock)
+{
+    struct stat file {};
+    sockaddr_storage own{}, peer{};
+    socklen_t own_size = sizeof own, peer_size = sizeof peer;
+    if (fstat(m.fd, &file) != 0 || !S_ISSOCK(file.st_mode) || file.st_ino != m.inode ||
+        getsockname(m.fd, reinterpret_cast<sockaddr *>(&own), &own_size) != 0 ||
+        getpeername(m.fd, reinterpret_cast<sockaddr *>(&peer), &peer_size) != 0 ||
+        !is_at_listener(device, own))
+        return false;
+    const std::optional<std::uint32_t> age_ms = port_support::silent_ms(m.fd);
+    found = {owner_of(peer), age_ms.value_or(0), m.fd};
+    return age_ms.has_value();
+}
+
+void find_silent(hca &device, silent_sockets &found) OSD_REQUIRES(device.lock)
+{
+    device.silent.sockets.restart();
+    epoll_members::member each{};
+    while (found.count < found.most && device.silent.sockets.next(each))
+        found.count += is_silent(device, each, found.all[found.count]) ? 1 : 0;
+    std::sort(found.all, found.all + found.count,
+              [](const silent_socket &a, const silent_socket &b) { return a.age_ms < b.age_ms; });
+}
+
+line_limit ended_connections(1, 10'000'000'000);
+
+void end(hca &device, const silent_socket &s) OSD_REQUIRES(device.lock)
+{
+    if (is_accepting(device, s.fd))
+        return;
+    sockaddr_storage peer{};
+    socklen_t size = sizeof peer;
+    (void)getpeername(s.fd, reinterpret_cast<sockaddr *>(&peer), &size);
+    (void)shutdown(s.fd, SHUT_RDWR);
+    std::uint32_t left_out = 0;
+    if (shows(DAPL_DBG_TYPE_WARN) && ended_connections.allows(osd::now_ns(), left_out))
+        debug_line("%s: ended a connection from %s on which no request came; %u such lines were "
+                   "left out before",
+                   device.name, osd::address_text(reinterpret_cast<const sockaddr *>(&peer)).get(),
+                   left_out);
+}
+
+/// Ends those that are too old, and the oldest of too many. As many may stay as with unanswered
+/// requests, and a half of the places is for others than one address; but an eighth is for those
+/// that come before the next look, whosever they are. Leaves the others in `found`.
+void end_some(hca &device, silent_sockets &found, std::uint32_t places) OSD_REQUIRES(device.lock)
+{
+    const std::uint32_t most = places - places / 8;
+    const std::uint32_t share = std::max(places / 2 - places / 8, 1u);
+    const std::size_t count = std::exchange(found.count, 0);
+    for (std::size_t i = 0; i < count; ++i) {
+        const silent_socket s = found.all[i];
+        const auto same =
+            std::count_if(found.all, found.all + found.count,
+                          [&](const silent_socket &other) { return other.owner == s.owner; });
+        if (s.age_ms < patience_ms && found.count < most && same < share)
+            found.all[found.count++] = s;
+        else
+            end(device, s);
+    }
+}
+
+} // namespace
+
+void find_silent_set(hca &device, int event_queue)
+{
+    const int within = set_within(event_queue, device.shared_fd); // as in libfabric 2.x
+    osd::lock_guard hold(device.lock);
+    device.silent.sockets.open(within >= 0 ? within : event_queue);
+}
+
+void note_calls(hca &device, std::uint32_t calls)
+{
+    silent_watch &watch = device.silent;
+    watch.perhaps += calls * watch.listeners;
+    if (watch.perhaps != 0 && watch.due_ns == INT64_MAX)
+        watch.due_ns = osd::now_ns() + patience_ms * ms;
+}
+
+void bound_silent(hca &device)
+{
+    silent_watch &watch = device.silent;
+    const std::int64_t now = watch.perhaps != 0 || watch.due_ns != INT64_MAX ? osd::now_ns() : 0;
+    if (watch.perhaps <= watch.enough && now < watch.due_ns)
+        return;
+    watch.due_ns = now + patience_ms * ms;
+    const std::unique_ptr<silent_sockets> found(new (std::nothrow) silent_sockets);
+    if (!found)
+        return;
+    find_silent(device, *found);
+    const std::uint32_t places = device.requests.most();
+    end_some(device, *found, places);
+    watch.perhaps = 0;
+    watch.enough = places / 8;
+    if (found->count == 0)
+        watch.due_ns = INT64_MAX;
+    else
+        watch.due_ns -= found->all[found->count - 1].age_ms * ms;
+}
+
+void end_all_silent(hca &device)
+{
+    const std::unique_ptr<silent_sockets> found(new (std::nothrow) silent_sockets);
+    if (!found || device.eq == nullptr)
+        return;
+    bool starved = false;
+    do {
+        found->count = 0;
+        find_silent(device, *found);
+        for (std::size_t i = 0; i < found->count; ++i) {
+            end(device, found->all[i]);
+            (void)drain_events(device, starved);
+        }
+    } while (found->count == found->most);
+    device.silent.sockets.close();
+}
+
+} // namespace dapl::libfabric::ofi
