@@ -5,6 +5,7 @@
 // see docs/man/dat-perf.1.md.
 #include "dat_link.hpp"
 #include "job.hpp"
+#include "opening.hpp"
 #include "plot.hpp"
 #include "program/command_line.hpp"
 #include "program/json.hpp"
@@ -60,6 +61,8 @@ struct options {
     {
         return std::find(tests.begin(), tests.end(), test) != tests.end();
     }
+    bool wants_open_only() const { return wants("open") && tests.size() == 1; }
+    bool has_one_host() const { return !server && host.empty() && !in_job; }
     std::uint32_t largest() const
     {
         return std::max(size, *std::max_element(sizes.begin(), sizes.end()));
@@ -705,23 +708,52 @@ void pairs::print(const program::json &all) const
 
 // -------------------------------------------------------------------------------------------- main
 
-void lead(channel &peer, const options &o)
+program::json run_open(const options &o)
+{
+    program::json results = program::json::array();
+    for (const opening &each : measure_openings(o.adapter, o.duration, o.limit)) {
+        const char *const call = each.self ? "loaded, fi_getinfo" : "dat_ia_open";
+        std::fprintf(o.out(), "opening    %-22s %11s", each.name.c_str(),
+                     value_text(each.us * 1e-6, "s").c_str());
+        if (each.ratio > 0)
+            std::fprintf(o.out(), "   (%.3f of libfabric's)", each.ratio);
+        std::fprintf(o.out(), "\n");
+        program::json &added = results.emplace_back(
+            program::json{{"test", "open"}, {"how", each.name}, {"call", call}, {"unit", "us"}});
+        added["value"] = each.us;
+        if (each.ratio > 0)
+            added["ratio"] = each.ratio;
+    }
+    return results;
+}
+
+void lead(channel &peer, const options &o, program::json results = program::json::array())
 {
     leader l(peer, o);
     l.run();
     l.finish();
+    for (const program::json &each : l.results())
+        results.push_back(each);
     if (!o.json.empty())
-        program::write_json(o.json, {{"adapter", o.adapter}, {"results", l.results()}});
+        program::write_json(o.json, {{"adapter", o.adapter}, {"results", results}});
     if (!o.svg.empty())
         plot::write_svg(o.svg, figure_of(o, l.measurements()));
 }
 
 void run_forked(const options &o)
 {
+    program::json opened = program::json::array();
+    if (o.wants("open"))
+        opened = run_open(o);
+    if (o.wants_open_only()) {
+        if (!o.json.empty())
+            program::write_json(o.json, {{"adapter", o.adapter}, {"results", opened}});
+        return;
+    }
     auto [child, peer] = forked_peer::start([&](channel &leader) {
         follow(leader, leader.receive<greeting>(seconds(o.limit)), o.adapter, o.limit);
     });
-    lead(peer, o);
+    lead(peer, o, opened);
     if (!child.ended_well(seconds(o.limit)))
         throw program::failure("the peer process exited abnormally");
 }
@@ -767,8 +799,9 @@ void describe(program::command_line &line, options &o)
               "largest message size that --server lets its client ask for");
     line.number<std::uint16_t>("--port", o.port, 1, 65535, "TCP port of the control connection");
     line.flag("--quick", o.quick, "measure one latency and one bandwidth, in under three seconds");
-    line.choices("--tests", o.tests, {"latency", "bandwidth", "rate", "connections"},
-                 "tests to run: latency, bandwidth, rate, connections");
+    line.choices("--tests", o.tests, {"latency", "bandwidth", "rate", "connections", "open"},
+                 "tests to run: latency, bandwidth, rate, connections; open, if it is named and "
+                 "both sides run on this host");
     line.size("--size", o.size, largest_size, "message size of the latency and rate tests");
     line.sizes(
         "--sizes", o.sizes, largest_size,
@@ -806,6 +839,11 @@ int main(int argc, char **argv)
     describe(line, o);
     if (const auto status = line.parse(argc, argv))
         return *status;
+    if (o.wants("open") && !o.has_one_host()) {
+        std::fprintf(stderr, "dat-perf: --tests open measures on one host: leave out --server, "
+                             "--client and --job\nrun dat-perf --help for usage\n");
+        return 2;
+    }
     o.settle();
     std::setvbuf(stdout, nullptr, _IOLBF, 0);
     try {

@@ -65,6 +65,28 @@ class Measures(unittest.TestCase):
         self.assertEqual(len(json.loads(done.stdout)["results"]), 2)
         self.assertIn("bandwidth", done.stderr)
 
+    def test_opening_beside_libfabric(self) -> None:
+        data = self.folder / "out.json"
+        done = run(ADAPTER, "--tests", "open", "--duration", "0.01", "--json", data)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        results = {each["how"]: each for each in json.loads(data.read_text())["results"]}
+        self.assertEqual(set(results), {ADAPTER, "libfabric's tcp", "soft-lo"})
+        for each in results.values():
+            self.assertGreater(each["value"], 0, each)
+        own = results["libfabric's tcp"]["value"]
+        self.assertNotIn("ratio", results["libfabric's tcp"])
+        for adapter in (ADAPTER, "soft-lo"):
+            self.assertAlmostEqual(results[adapter]["ratio"], results[adapter]["value"] / own)
+        # A program that asks libfabric itself saves little; one that opens soft-lo a lot.
+        self.assertLess(results["soft-lo"]["value"], results[ADAPTER]["value"])
+        self.assertIn("opening    soft-lo", done.stdout)
+
+    def test_opening_and_another_test(self) -> None:
+        done = run("soft-lo", "--tests", "open,connections", "--duration", "0.01", "--json", "-")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual([each["test"] for each in json.loads(done.stdout)["results"]],
+                         ["open", "connections"])
+
     def check_plot(self, plot: pathlib.Path) -> None:
         root = xml.etree.ElementTree.parse(plot).getroot()
         self.assertEqual(root.tag, SVG + "svg")
@@ -256,7 +278,9 @@ class Ends(unittest.TestCase):
                           ["--server", "--client", "host", ADAPTER], ["--port", "70000", ADAPTER],
                           ["--duration", "nan", ADAPTER],
                           ["--quick", "--sweep", ADAPTER], ["one", "two"],
-                          ["--quick", "--tests", "rate", ADAPTER]):
+                          ["--quick", "--tests", "rate", ADAPTER],
+                          ["--server", "--tests", "open", ADAPTER],
+                          ["--client", "host", "--tests", "open", ADAPTER]):
             done = run(*arguments)
             self.assertEqual(done.returncode, 2, (arguments, done.stderr))
             self.assertTrue(done.stderr.startswith("dat-perf: "), done.stderr)
