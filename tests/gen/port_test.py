@@ -526,6 +526,7 @@ class Layered:
         check = self.folder / "dapls_ib_check.hpp"
         check.write_text(contract_check.check(self.kit.header_path))
         shutil.copy(self.toy, self.folder)
+        shutil.copy(TOYS / "toy_fabric.hpp", self.folder)
         parts = [name for name in self.code() if name.endswith(".cpp")]
         own = f"acme_{self.layer}.cpp"
         ways = [way for way in ((own, "g++"), (self.toy.name, "clang++", "-Wthread-safety"))

@@ -5,29 +5,21 @@
 // connection may overtake its last completions, as in a library that knows no order among them.
 #include "acme_api.hpp"
 
-#include "osd_memory.hpp"
 #include "osd_thread.hpp"
+#include "toy_fabric.hpp"
 
-#include <algorithm>
 #include <arpa/inet.h>
-#include <cerrno>
 #include <condition_variable>
 #include <deque>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <netinet/in.h>
-#include <numeric>
 #include <string>
-#include <sys/uio.h>
-#include <unistd.h>
 #include <vector>
 
 namespace dapl::acme::api {
 
 namespace {
-
-std::mutex fabric; // guards everything, as devices of several adapters meet here
 
 /// A thread of a device, and the calls that it is to make.
 struct toy_thread {
@@ -55,8 +47,8 @@ struct toy_device;
 struct work {
     std::uint64_t cookie;
     DAT_DTOS what;
-    std::vector<DAT_LMR_TRIPLET> local;
-    DAT_RMR_TRIPLET remote;
+    toy_segments local;
+    toy_segment remote;
 };
 
 struct toy_pair {
@@ -86,13 +78,6 @@ struct toy_device {
     }
 };
 
-struct toy_region {
-    const void *domain;
-    DAT_VADDR address;
-    DAT_VLEN length;
-    unsigned rights;
-};
-
 struct toy_listener {
     toy_device *of;
     number own;
@@ -104,16 +89,8 @@ struct toy_request {
 };
 
 std::map<std::uint32_t, toy_pair *> pairs;
-std::map<std::uint32_t, toy_region> regions;
 std::map<DAT_CONN_QUAL, toy_listener> listeners; // listeners by qualifier
 std::uint32_t last_id = 0;
-std::uint32_t last_key = 0;
-
-template <class Toy, class Object>
-Toy &toy(const Object &o)
-{
-    return *static_cast<Toy *>(o.handle);
-}
 
 std::string text_of(bytes data)
 {
@@ -157,47 +134,6 @@ void toy_thread::run()
 
 // ----------------------------------------------------------------------------------- moving data
 
-bool allows(std::uint32_t key, const void *domain, DAT_VADDR address, DAT_VLEN length,
-            unsigned right)
-{
-    const auto found = regions.find(key);
-    if (found == regions.end())
-        return false;
-    const toy_region &r = found->second;
-    return r.domain == domain && (r.rights & right) == right && address >= r.address &&
-           length <= r.length && address - r.address <= r.length - length;
-}
-
-bool is_local(const work &op, const void *domain, unsigned right)
-{
-    return std::all_of(op.local.begin(), op.local.end(), [&](const DAT_LMR_TRIPLET &s) {
-        return s.segment_length == 0 ||
-               allows(s.lmr_context, domain, s.virtual_address, s.segment_length, right);
-    });
-}
-
-DAT_VLEN length_of(const work &op)
-{
-    return std::accumulate(op.local.begin(), op.local.end(), DAT_VLEN{0},
-                           [](DAT_VLEN sum, const auto &s) { return sum + s.segment_length; });
-}
-
-std::vector<iovec> vector_of(const work &op)
-{
-    std::vector<iovec> out(op.local.size());
-    std::transform(op.local.begin(), op.local.end(), out.begin(), [](const DAT_LMR_TRIPLET &s) {
-        return iovec{reinterpret_cast<void *>(s.virtual_address), s.segment_length};
-    });
-    return out;
-}
-
-/// Copies by the system: memory that is not there any more is an error, not the end of the process.
-bool copy(const std::vector<iovec> &to, const std::vector<iovec> &from, std::uint64_t length)
-{
-    return length == 0 || ::process_vm_readv(::getpid(), to.data(), to.size(), from.data(),
-                                             from.size(), 0) == static_cast<ssize_t>(length);
-}
-
 void finish(toy_pair &p, std::deque<work> &queue, DAT_DTO_COMPLETION_STATUS how,
             DAT_VLEN length = 0)
 {
@@ -224,27 +160,23 @@ void end(toy_pair &p, DAT_EVENT_NUMBER for_peer)
 DAT_DTO_COMPLETION_STATUS access_memory(const toy_pair &p, const work &op)
 {
     const bool read = op.what == DAT_DTO_RDMA_READ;
-    const DAT_VLEN length = read ? op.remote.segment_length : length_of(op);
     const unsigned right = read ? DAT_MEM_PRIV_REMOTE_READ_FLAG : DAT_MEM_PRIV_REMOTE_WRITE_FLAG;
-    if (!allows(op.remote.rmr_context, p.peer->domain, op.remote.virtual_address, length, right))
-        return DAT_DTO_ERR_REMOTE_ACCESS;
-    const std::vector<iovec> there{{reinterpret_cast<void *>(op.remote.virtual_address), length}};
-    const bool copied =
-        read ? copy(vector_of(op), there, length) : copy(there, vector_of(op), length);
-    return copied ? DAT_DTO_SUCCESS : DAT_DTO_ERR_REMOTE_ACCESS;
+    toy_segment remote = op.remote;
+    if (!read)
+        remote.length = length_of(op.local);
+    return ::access_memory(read, op.local, remote, p.peer->domain, right)
+               ? DAT_DTO_SUCCESS
+               : DAT_DTO_ERR_REMOTE_ACCESS;
 }
 
 DAT_DTO_COMPLETION_STATUS receive(toy_pair &p, const work &from)
 {
-    const work &into = p.receives.front();
-    const DAT_VLEN length = length_of(from);
-    DAT_DTO_COMPLETION_STATUS how = DAT_DTO_SUCCESS;
-    if (length_of(into) < length)
-        how = DAT_DTO_ERR_LOCAL_LENGTH;
-    else if (!is_local(into, p.domain, DAT_MEM_PRIV_LOCAL_WRITE_FLAG) ||
-             !copy(vector_of(into), vector_of(from), length))
-        how = DAT_DTO_ERR_LOCAL_PROTECTION;
-    finish(p, p.receives, how, length);
+    constexpr DAT_DTO_COMPLETION_STATUS results[] = {DAT_DTO_SUCCESS, DAT_DTO_ERR_LOCAL_LENGTH,
+                                                     DAT_DTO_ERR_LOCAL_PROTECTION};
+    const fit taken =
+        deliver(p.receives.front().local, from.local, p.domain, DAT_MEM_PRIV_LOCAL_WRITE_FLAG);
+    const DAT_DTO_COMPLETION_STATUS how = results[static_cast<int>(taken)];
+    finish(p, p.receives, how, length_of(from.local));
     return how == DAT_DTO_SUCCESS ? how : DAT_DTO_ERR_REMOTE_RESPONDER;
 }
 
@@ -256,7 +188,7 @@ bool work_on(toy_pair &p)
     const work op = p.requests.front();
     toy_pair &peer = *p.peer;
     DAT_DTO_COMPLETION_STATUS how;
-    if (!is_local(op, p.domain,
+    if (!is_local(op.local, p.domain,
                   op.what == DAT_DTO_RDMA_READ ? DAT_MEM_PRIV_LOCAL_WRITE_FLAG
                                                : DAT_MEM_PRIV_LOCAL_READ_FLAG))
         how = DAT_DTO_ERR_LOCAL_PROTECTION;
@@ -354,20 +286,15 @@ int register_memory(domain &d, region &made, void *address, DAT_VLEN length,
 {
     constexpr unsigned writes = DAT_MEM_PRIV_LOCAL_WRITE_FLAG | DAT_MEM_PRIV_REMOTE_WRITE_FLAG;
     const auto wanted = static_cast<unsigned>(rights);
-    if (osd::look_at_memory(address, length, (wanted & writes) != 0) != osd::memory_use::possible)
-        return EFAULT;
-    const std::lock_guard<std::mutex> hold(fabric);
-    key = ++last_key;
-    regions[key] = {&d, reinterpret_cast<std::uintptr_t>(address), length,
-                    wanted | DAT_MEM_PRIV_LOCAL_READ_FLAG};
-    made.handle = &*regions.find(key);
-    return 0;
+    return register_region(made.handle,
+                           {&d, reinterpret_cast<std::uintptr_t>(address), length,
+                            wanted | DAT_MEM_PRIV_LOCAL_READ_FLAG},
+                           (wanted & writes) != 0, key);
 }
 
 void deregister_memory(region &r)
 {
-    const std::lock_guard<std::mutex> hold(fabric);
-    regions.erase(toy<decltype(regions)::value_type>(r).first);
+    deregister_region(r.handle);
 }
 
 // ------------------------------------------------------------------------------------- queue pair
@@ -401,9 +328,12 @@ int post(pair &p, const operation &what)
     auto &t = toy<toy_pair>(p);
     const bool receives = what.what == DAT_DTO_RECEIVE;
     auto &queue = receives ? t.receives : t.requests;
-    queue.push_back({what.cookie, what.what, {what.local, what.local + what.segments}, {}});
-    if (what.remote != nullptr)
-        queue.back().remote = *what.remote;
+    queue.push_back({what.cookie, what.what, {}, {}});
+    for (const DAT_LMR_TRIPLET *s = what.local; s != what.local + what.segments; ++s)
+        queue.back().local.push_back({s->virtual_address, s->segment_length, s->lmr_context});
+    if (const DAT_RMR_TRIPLET *remote = what.remote; remote != nullptr)
+        queue.back().remote = {remote->virtual_address, remote->segment_length,
+                               remote->rmr_context};
     if (t.now == state::ended)
         finish(t, queue, DAT_DTO_ERR_FLUSHED);
     else if (receives && t.peer != nullptr)

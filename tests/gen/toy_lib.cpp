@@ -4,18 +4,13 @@
 // pair, the peer's poll() puts it into a receive, and the next poll() here reports it.
 #include "acme_lib.hpp"
 
-#include "osd_memory.hpp"
+#include "toy_fabric.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <deque>
 #include <map>
-#include <mutex>
-#include <numeric>
 #include <sys/eventfd.h>
-#include <sys/uio.h>
-#include <unistd.h>
 #include <vector>
 
 namespace dapl::acme::lib {
@@ -43,85 +38,25 @@ struct toy_pair {
     bool failed = false;
 };
 
-struct toy_region {
-    const void *domain;
-    std::uint64_t address;
-    std::uint64_t length;
-    unsigned rights;
-};
-
-std::mutex fabric; // guards everything, as devices of several adapters meet here
 std::map<std::uint32_t, toy_pair *> pairs;
-std::map<std::uint32_t, toy_region> regions;
 std::uint32_t last_number = 0;
-std::uint32_t last_key = 0;
-
-struct peer_name {
-    pid_t process;
-    std::uint32_t number;
-};
 
 toy_device &toy(const device &d)
 {
-    return *static_cast<toy_device *>(d.handle);
+    return ::toy<toy_device>(d);
 }
 
 toy_pair &toy(const pair &p)
 {
-    return *static_cast<toy_pair *>(p.handle);
+    return ::toy<toy_pair>(p);
 }
 
 void wake(const toy_device &d)
 {
-    const std::uint64_t one = 1;
-    (void)!::write(d.signal, &one, sizeof one);
+    raise_signal(d.signal);
 }
 
 // ----------------------------------------------------------------------------------- moving data
-
-bool allows(std::uint32_t key, const void *domain, std::uint64_t address, std::uint64_t length,
-            unsigned right)
-{
-    const auto found = regions.find(key);
-    if (found == regions.end())
-        return false;
-    const toy_region &r = found->second;
-    return r.domain == domain && (r.rights & right) == right && address >= r.address &&
-           length <= r.length && address - r.address <= r.length - length;
-}
-
-bool is_local(const operation &op, const void *domain, unsigned right)
-{
-    return std::all_of(op.local, op.local + op.segments, [&](const segment &s) {
-        return s.length == 0 || allows(s.key, domain, s.address, s.length, right);
-    });
-}
-
-std::uint64_t length_of(const operation &op)
-{
-    return std::accumulate(op.local, op.local + op.segments, std::uint64_t{0},
-                           [](std::uint64_t sum, const segment &s) { return sum + s.length; });
-}
-
-iovec vector_of(const segment &s)
-{
-    return {reinterpret_cast<void *>(s.address), s.length};
-}
-
-std::vector<iovec> vector_of(const operation &op)
-{
-    std::vector<iovec> out(op.segments);
-    std::transform(op.local, op.local + op.segments, out.begin(),
-                   [](const segment &s) { return vector_of(s); });
-    return out;
-}
-
-/// Copies by the system: memory that is not there any more is an error, not the end of the process.
-bool copy(const std::vector<iovec> &to, const std::vector<iovec> &from, std::uint64_t length)
-{
-    return length == 0 || ::process_vm_readv(::getpid(), to.data(), to.size(), from.data(),
-                                             from.size(), 0) == static_cast<ssize_t>(length);
-}
 
 void report(toy_pair &p, const operation &op, result how, std::uint64_t length = 0)
 {
@@ -140,15 +75,12 @@ void end_request(toy_pair &p, result how)
 result access_memory(const toy_pair &p, const operation &op)
 {
     const bool read = op.what == opcode::read;
-    const std::uint64_t length = length_of(op);
-    if (!allows(op.remote.key, p.peer->domain, op.remote.address, length,
-                unsigned{read ? remote_read : remote_write}))
-        return result::remote_access;
-    std::vector<iovec> there{vector_of(op.remote)};
-    there[0].iov_len = length;
-    const bool copied =
-        read ? copy(vector_of(op), there, length) : copy(there, vector_of(op), length);
-    return copied ? result::success : result::remote_access;
+    const toy_segments local = local_of(op);
+    const toy_segment remote{op.remote.address, length_of(local), op.remote.key};
+    return ::access_memory(read, local, remote, p.peer->domain,
+                           unsigned{read ? remote_read : remote_write})
+               ? result::success
+               : result::remote_access;
 }
 
 bool can_start(const toy_pair &p)
@@ -159,7 +91,8 @@ bool can_start(const toy_pair &p)
 void start_request(toy_pair &p)
 {
     operation &op = *p.requests.front();
-    if (!is_local(op, p.domain, unsigned{op.what == opcode::read ? local_write : local_read}))
+    if (!is_local(local_of(op), p.domain,
+                  unsigned{op.what == opcode::read ? local_write : local_read}))
         return end_request(p, result::local_protection);
     if (op.what != opcode::send)
         return end_request(p, access_memory(p, op));
@@ -177,14 +110,11 @@ void receive(toy_pair &p)
 {
     const operation &from = *p.inbox.front();
     const operation &into = *p.receives.front();
-    const std::uint64_t length = length_of(from);
-    result how = result::success;
-    if (length_of(into) < length)
-        how = result::local_length;
-    else if (!is_local(into, p.domain, local_write) ||
-             !copy(vector_of(into), vector_of(from), length))
-        how = result::local_protection;
-    report(p, into, how, length);
+    constexpr result results[] = {result::success, result::local_length, result::local_protection};
+    const toy_segments message = local_of(from);
+    const fit taken = deliver(local_of(into), message, p.domain, local_write);
+    const result how = results[static_cast<int>(taken)];
+    report(p, into, how, length_of(message));
     p.inbox.pop_front();
     p.receives.pop_front();
     p.failed = how != result::success;
@@ -287,8 +217,7 @@ bool poll(device &d, completion &done)
 
 bool arm(device &d)
 {
-    std::uint64_t count;
-    (void)!::read(toy(d).signal, &count, sizeof count);
+    lower_signal(toy(d).signal);
     const std::lock_guard<std::mutex> hold(fabric);
     return !has_work(toy(d));
 }
@@ -307,19 +236,14 @@ int register_memory(domain &d, region &made, void *address, std::uint64_t length
                     std::uint32_t &key)
 {
     const bool writes = (rights & (local_write | remote_write)) != 0;
-    if (osd::look_at_memory(address, length, writes) != osd::memory_use::possible)
-        return EFAULT;
-    const std::lock_guard<std::mutex> hold(fabric);
-    key = ++last_key;
-    regions[key] = {&d, reinterpret_cast<std::uintptr_t>(address), length, rights | local_read};
-    made.handle = &*regions.find(key);
-    return 0;
+    return register_region(
+        made.handle, {&d, reinterpret_cast<std::uintptr_t>(address), length, rights | local_read},
+        writes, key);
 }
 
 void deregister_memory(region &r)
 {
-    const std::lock_guard<std::mutex> hold(fabric);
-    regions.erase(static_cast<decltype(regions)::value_type *>(r.handle)->first);
+    deregister_region(r.handle);
 }
 
 // ------------------------------------------------------------------------------------- queue pair

@@ -6,18 +6,12 @@
 // only.
 #include "acme_verbs.hpp"
 
-#include "osd_memory.hpp"
+#include "toy_fabric.hpp"
 
-#include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <deque>
 #include <map>
-#include <mutex>
-#include <numeric>
 #include <sys/eventfd.h>
-#include <sys/uio.h>
-#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -54,43 +48,10 @@ struct toy_pair {
     std::deque<request> receives;
 };
 
-struct toy_region {
-    const void *domain;
-    std::uint64_t address;
-    std::uint64_t length;
-    unsigned rights;
-};
-
-struct peer_name {
-    pid_t process;
-    std::uint32_t number;
-};
-
-std::mutex fabric; // guards everything, as devices of several adapters meet here
 std::map<std::uint32_t, toy_pair *> pairs;
-std::map<std::uint32_t, toy_region> regions;
 std::uint32_t last_number = 0;
-std::uint32_t last_key = 0;
-
-template <class Toy, class Object>
-Toy &toy(const Object &o)
-{
-    return *static_cast<Toy *>(o.handle);
-}
 
 // ----------------------------------------------------------------------------------------- events
-
-void raise(int fd)
-{
-    const std::uint64_t one = 1;
-    (void)!::write(fd, &one, sizeof one);
-}
-
-void lower(int fd)
-{
-    std::uint64_t count;
-    (void)!::read(fd, &count, sizeof count);
-}
 
 void add(toy_queue &q, const completion &done)
 {
@@ -98,64 +59,24 @@ void add(toy_queue &q, const completion &done)
     if (!std::exchange(q.armed, false))
         return;
     q.of->events.push_back(q.cookie);
-    raise(q.of->channel_fd);
+    raise_signal(q.of->channel_fd);
 }
 
 template <class Event>
 bool next(std::deque<Event> &events, int fd, Event &found)
 {
     const std::lock_guard<std::mutex> hold(fabric);
-    lower(fd);
+    lower_signal(fd);
     if (events.empty())
         return false;
     found = events.front();
     events.pop_front();
     if (!events.empty())
-        raise(fd);
+        raise_signal(fd);
     return true;
 }
 
 // ------------------------------------------------------------------------------------ moving data
-
-bool allows(std::uint32_t key, const void *domain, std::uint64_t address, std::uint64_t length,
-            unsigned right)
-{
-    const auto found = regions.find(key);
-    if (found == regions.end())
-        return false;
-    const toy_region &r = found->second;
-    return r.domain == domain && (r.rights & right) == right && address >= r.address &&
-           length <= r.length && address - r.address <= r.length - length;
-}
-
-bool is_local(const request &r, const void *domain, unsigned right)
-{
-    return std::all_of(r.local, r.local + r.segments, [&](const segment &s) {
-        return s.length == 0 || allows(s.key, domain, s.address, s.length, right);
-    });
-}
-
-std::uint64_t length_of(const request &r)
-{
-    return std::accumulate(r.local, r.local + r.segments, std::uint64_t{0},
-                           [](std::uint64_t sum, const segment &s) { return sum + s.length; });
-}
-
-std::vector<iovec> vector_of(const request &r)
-{
-    std::vector<iovec> out(r.segments);
-    std::transform(r.local, r.local + r.segments, out.begin(), [](const segment &s) {
-        return iovec{reinterpret_cast<void *>(s.address), s.length};
-    });
-    return out;
-}
-
-/// Copies by the system: memory that is not there any more is an error, not the end of the process.
-bool copy(const std::vector<iovec> &to, const std::vector<iovec> &from, std::uint64_t length)
-{
-    return length == 0 || ::process_vm_readv(::getpid(), to.data(), to.size(), from.data(),
-                                             from.size(), 0) == static_cast<ssize_t>(length);
-}
 
 void enter_error(toy_pair &p)
 {
@@ -170,30 +91,28 @@ void enter_error(toy_pair &p)
 DAT_DTO_COMPLETION_STATUS access_memory(const request &r, toy_pair &peer)
 {
     const bool read = r.what == DAT_DTO_RDMA_READ;
-    const std::uint64_t length = length_of(r);
-    const std::vector<iovec> there{{reinterpret_cast<void *>(r.remote_address), length}};
-    if (allows(r.remote_key, peer.domain, r.remote_address, length,
-               read ? DAT_MEM_PRIV_REMOTE_READ_FLAG : DAT_MEM_PRIV_REMOTE_WRITE_FLAG) &&
-        (read ? copy(vector_of(r), there, length) : copy(there, vector_of(r), length)))
+    const toy_segments local = local_of(r);
+    if (::access_memory(read, local, {r.remote_address, length_of(local), r.remote_key},
+                        peer.domain,
+                        read ? DAT_MEM_PRIV_REMOTE_READ_FLAG : DAT_MEM_PRIV_REMOTE_WRITE_FLAG))
         return DAT_DTO_SUCCESS;
     enter_error(peer);
     peer.of->async_events.push_back({async_event::pair_failed, peer.options.cookie});
-    raise(peer.of->async_fd);
+    raise_signal(peer.of->async_fd);
     return DAT_DTO_ERR_REMOTE_ACCESS;
 }
 
 DAT_DTO_COMPLETION_STATUS receive(toy_pair &p, const request &from)
 {
     const request into = p.receives.front();
-    const std::uint64_t length = length_of(from);
-    DAT_DTO_COMPLETION_STATUS how = DAT_DTO_SUCCESS;
-    if (length_of(into) < length)
-        how = DAT_DTO_ERR_LOCAL_LENGTH;
-    else if (!is_local(into, p.domain, DAT_MEM_PRIV_LOCAL_WRITE_FLAG) ||
-             !copy(vector_of(into), vector_of(from), length))
-        how = DAT_DTO_ERR_LOCAL_PROTECTION;
+    constexpr DAT_DTO_COMPLETION_STATUS results[] = {DAT_DTO_SUCCESS, DAT_DTO_ERR_LOCAL_LENGTH,
+                                                     DAT_DTO_ERR_LOCAL_PROTECTION};
+    const toy_segments message = local_of(from);
+    const fit taken = deliver(local_of(into), message, p.domain, DAT_MEM_PRIV_LOCAL_WRITE_FLAG);
+    const DAT_DTO_COMPLETION_STATUS how = results[static_cast<int>(taken)];
     p.receives.pop_front();
-    add(toy<toy_queue>(*p.options.receives), {into.id, how, static_cast<DAT_UINT32>(length)});
+    add(toy<toy_queue>(*p.options.receives),
+        {into.id, how, static_cast<DAT_UINT32>(length_of(message))});
     if (how == DAT_DTO_SUCCESS)
         return how;
     enter_error(p);
@@ -218,7 +137,8 @@ bool work_on(toy_pair &p)
     const request r = p.requests.front();
     const bool read = r.what == DAT_DTO_RDMA_READ;
     DAT_DTO_COMPLETION_STATUS how;
-    if (!is_local(r, p.domain, read ? DAT_MEM_PRIV_LOCAL_WRITE_FLAG : DAT_MEM_PRIV_LOCAL_READ_FLAG))
+    if (!is_local(local_of(r), p.domain,
+                  read ? DAT_MEM_PRIV_LOCAL_WRITE_FLAG : DAT_MEM_PRIV_LOCAL_READ_FLAG))
         how = DAT_DTO_ERR_LOCAL_PROTECTION;
     else if (r.what != DAT_DTO_SEND)
         how = access_memory(r, *peer);
@@ -301,20 +221,15 @@ int register_memory(domain &d, region &made, void *address, DAT_VLEN length,
 {
     constexpr unsigned writes = DAT_MEM_PRIV_LOCAL_WRITE_FLAG | DAT_MEM_PRIV_REMOTE_WRITE_FLAG;
     const auto wanted = static_cast<unsigned>(rights);
-    if (osd::look_at_memory(address, length, (wanted & writes) != 0) != osd::memory_use::possible)
-        return EFAULT;
-    const std::lock_guard<std::mutex> hold(fabric);
-    key = ++last_key;
-    regions[key] = {&d, reinterpret_cast<std::uintptr_t>(address), length,
-                    wanted | DAT_MEM_PRIV_LOCAL_READ_FLAG};
-    made.handle = &*regions.find(key);
-    return 0;
+    return register_region(made.handle,
+                           {&d, reinterpret_cast<std::uintptr_t>(address), length,
+                            wanted | DAT_MEM_PRIV_LOCAL_READ_FLAG},
+                           (wanted & writes) != 0, key);
 }
 
 void deregister_memory(region &r)
 {
-    const std::lock_guard<std::mutex> hold(fabric);
-    regions.erase(toy<decltype(regions)::value_type>(r).first);
+    deregister_region(r.handle);
 }
 
 // ------------------------------------------------------------------------------------- completions

@@ -52,6 +52,7 @@ class WholeSuite(WithFolder):
             port = self.tree / "transports" / name
             toy = (HERE / f"toy_{layer}.cpp").read_text()
             (port / f"{name}_{layer}.cpp").write_text(toy.replace("acme", name))
+            shutil.copy(HERE / "toy_fabric.hpp", port)
             build = (port / "meson.build").read_text()
             self.assertIn("\nport_deps = []\n", build)
             (port / "meson.build").write_text(build.replace(
