@@ -309,8 +309,14 @@ class Kinds(unittest.TestCase):
             "dapls_ib_cq_resize: written, but not claimed"), self.status().next_step)
 
 
-class Simulated(unittest.TestCase):
-    """Style sim: a whole port, and a layer of functions that stand for the device's driver."""
+class OfAStyle:
+    """A whole port, and functions that stand for its device. A style gives its name, its layer's,
+    the state of the functions, and those that no operation stands for."""
+
+    style: str
+    layer: str
+    state = "skeleton"
+    helpers: tuple[str, ...] = ()
 
     def setUp(self) -> None:
         temporary = tempfile.TemporaryDirectory()
@@ -320,26 +326,62 @@ class Simulated(unittest.TestCase):
         self.write("acme", self.folder)
 
     def write(self, name: str, folder: pathlib.Path) -> None:
-        port = skeleton.Port(name, "Acme Networks", "LicenseRef-Acme", style="sim")
+        port = skeleton.Port(name, "Acme Networks", "LicenseRef-Acme", style=self.style)
         for file, text in skeleton.files_of(self.kit, port).items():
             (folder / file).write_text(text)
+
+    def code(self) -> dict[str, str]:
+        return {path.name: path.read_text() for path in sorted(self.folder.glob("*.?pp"))}
 
     def status(self) -> port_status.Status:
         return port_status.read_status(self.kit, self.folder)
 
-    def code(self) -> dict[str, str]:
-        return {path.name: path.read_text() for path in self.folder.glob("*.?pp")}
-
-    def marks(self) -> list[tuple[str, str]]:
-        return re.findall(r"(?m)^// TODO\(port\) (\d+) (\w+): \w", "\n".join(self.code().values()))
-
-    def test_places_are_numbered_in_the_order_of_work(self) -> None:
-        found = self.status()
+    def test_places(self) -> None:
+        """Each function of the layer is one, says what judges it, and they are all there are."""
+        found, text, layer = self.status(), "\n".join(self.code().values()), self.layer
+        guide = (ROOT / "docs/porting.md").read_text()
         self.assertEqual({*found.states.values()}, {"written", "unclaimed"})
-        self.assertEqual(found.marked, {name: int(number) for number, name in self.marks()})
-        rows = re.findall(r"simulated +hw_\w+ +acme_hw\.[ch]pp +place (\d+)",
+        functions = re.findall(r"(?m)^\w+ (\w+)\(",
+                               self.code()[f"acme_{layer}.hpp"].split("-- functions\n")[1])
+        self.assertEqual({*found.marked},
+                         {f"{layer}_objects", *(f"{layer}_{each}" for each in functions)})
+        self.assertEqual({*found.open_calls(self.kit)}, {*found.marked})
+        self.assertEqual({*found.simulated(self.kit)},
+                         {*found.marked} if self.state == "simulated" else set())
+        for name in functions:
+            comment = re.search(rf"(?m)^// TODO\(port\) \d+ {layer}_{name}: .*\n((?:// .*\n)+)"
+                                rf"\w+ {name}\(", text)
+            self.assertIsNotNone(comment, name)
+            said = " ".join(comment[1].replace("//", " ").split())
+            heading = re.search(r"[Ss]ee porting\.md, ([A-Z][a-z A-Z]*)[.]", said)
+            self.assertIsNotNone(heading, said)
+            self.assertRegex(guide, rf"(?m)^#+ {heading[1]}$", said)
+            if name not in self.helpers:
+                self.assertRegex(said, r"Shown by [A-Z]+-\d\d", name)
+        rows = re.findall(rf"{self.state} +{layer}_\w+ +acme_{layer}\.[ch]pp +place (\d+)",
                           port_status.as_text(self.kit, found))
         self.assertEqual([int(row) for row in rows], list(range(1, len(found.marked) + 1)))
+
+    def test_a_thin_port(self) -> None:
+        lines = [line for text in self.code().values()
+                 for line in port_status.without_comments(text).splitlines() if line.strip()]
+        self.assertLess(len(lines), 900)
+
+    @unittest.skipUnless(shutil.which("clang-format"), "there is no clang-format")
+    def test_formatted(self) -> None:
+        """A port is formatted, whatever its name sorts after."""
+        self.write("zebra_networks", self.folder)
+        done = run("clang-format", f"--style=file:{ROOT / '.clang-format'}", "--dry-run", "--Werror",
+                   *self.folder.glob("*.?pp"))
+        self.assertEqual(done.stderr, "")
+
+
+class Simulated(OfAStyle, unittest.TestCase):
+    """Style sim: a whole port, and a layer of functions that stand for the device's driver."""
+
+    style = "sim"
+    layer = "hw"
+    state = "simulated"
 
     def test_features_in_the_order_of_their_worth(self) -> None:
         """The next few, and none that needs another first."""
@@ -371,52 +413,9 @@ class Simulated(unittest.TestCase):
         self.assertIn("acme: 23 of 23 operations written\n",
                       port_status.as_text(self.kit, self.status()))
 
-    def test_each_function_of_the_layer_is_a_place(self) -> None:
-        code = self.code()
-        declared = code["acme_hw.hpp"].split("-- functions\n")[1]
-        functions = re.findall(r"(?m)^\w+ (\w+)\(", declared)
-        self.assertEqual(sorted([f"hw_{name}" for name in functions] + ["hw_objects"]),
-                         sorted(name for _, name in self.marks()))
-        for name in functions:
-            self.assertRegex(code["acme_hw.cpp"],
-                             rf"// TODO\(port\) \d+ hw_{name}: .*\n(// .*\n)+\w+ {name}\(", name)
-
-    def test_each_place_says_what_judges_it(self) -> None:
-        guide = (ROOT / "docs/porting.md").read_text()
-        comments = re.findall(r"(?m)^// TODO\(port\) \d+ hw_.*\n(?://.*\n)+",
-                              "\n".join(self.code().values()))
-        self.assertEqual(len(comments), len(self.marks()))
-        for comment in comments:
-            said = " ".join(comment.replace("//", " ").split())
-            heading = re.search(r"[Ss]ee porting\.md, ([A-Z][a-z A-Z]*)[.]", said)
-            self.assertIsNotNone(heading, said)
-            self.assertRegex(guide, rf"(?m)^#+ {heading[1]}$", said)
-            if "hw_objects" not in said:
-                self.assertRegex(said, r"Shown by [A-Z]+-\d\d", said)
-
     def test_the_layer_alone_knows_the_device(self) -> None:
         for name, text in self.code().items():
             self.assertEqual("soft_hca" in text, name.startswith("acme_hw"), name)
-
-    def test_a_thin_port(self) -> None:
-        lines = [line for text in self.code().values()
-                 for line in port_status.without_comments(text).splitlines() if line.strip()]
-        self.assertLess(len(lines), 900)
-
-    def test_whose_it_is(self) -> None:
-        for path in self.folder.iterdir():
-            text = path.read_text()
-            self.assertIn("SPDX-License-Identifier: LicenseRef-Acme", text.splitlines()[0], path)
-            self.assertEqual(text.count("SPDX"), 1, path)
-        self.assertIn('attr.vendor_name = "Acme Networks";', self.code()["hca.cpp"])
-
-    @unittest.skipUnless(shutil.which("clang-format"), "there is no clang-format")
-    def test_formatted(self) -> None:
-        """A port is formatted, whatever its name sorts after."""
-        self.write("zebra_networks", self.folder)
-        done = run("clang-format", f"--style=file:{ROOT / '.clang-format'}", "--dry-run", "--Werror",
-                   *self.folder.glob("*.?pp"))
-        self.assertEqual(done.stderr, "")
 
     def test_a_project_of_its_own(self) -> None:
         """It is compiled with the sources of the engine, of one system."""
@@ -433,57 +432,13 @@ class Simulated(unittest.TestCase):
         self.assertEqual({pathlib.Path(path).name for path in engine - plain}, {*built})
 
 
-class Layered:
-    """A whole port on the port runtime, and functions of a library to be written. A style gives its
-    name, its layer's, the toy of the whole suite, functions that post, functions that no operation
-    stands for, and names that the layer must not know."""
+class Layered(OfAStyle):
+    """A whole port on the port runtime, and functions of a library to be written. A style gives the
+    toy of the whole suite, functions that post, and names that the layer must not know."""
 
-    style: str
-    layer: str
     toy: pathlib.Path
     posts: tuple[str, ...] = ("post",)
-    helpers: tuple[str, ...] = ()
     runtime: tuple[str, ...]
-
-    def setUp(self) -> None:
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.folder = pathlib.Path(temporary.name)
-        self.kit = skeleton.Kit(ROOT)
-        self.write("acme", self.folder)
-
-    def write(self, name: str, folder: pathlib.Path) -> None:
-        port = skeleton.Port(name, "Acme Networks", "LicenseRef-Acme", style=self.style)
-        for file, text in skeleton.files_of(self.kit, port).items():
-            (folder / file).write_text(text)
-
-    def code(self) -> dict[str, str]:
-        return {path.name: path.read_text() for path in sorted(self.folder.glob("*.?pp"))}
-
-    def status(self) -> port_status.Status:
-        return port_status.read_status(self.kit, self.folder)
-
-    def test_places(self) -> None:
-        """Each function of the layer is one, says what judges it, and they are all there are."""
-        found, text, layer = self.status(), "\n".join(self.code().values()), self.layer
-        self.assertEqual({*found.states.values()}, {"written", "unclaimed"})
-        functions = re.findall(r"(?m)^\w+ (\w+)\(",
-                               self.code()[f"acme_{layer}.hpp"].split("-- functions\n")[1])
-        self.assertEqual({*found.marked},
-                         {f"{layer}_objects", *(f"{layer}_{each}" for each in functions)})
-        self.assertEqual({*found.open_calls(self.kit)}, {*found.marked})
-        self.assertEqual(found.simulated(self.kit), [])
-        for name in functions:
-            comment = re.search(rf"(?m)^// TODO\(port\) \d+ {layer}_{name}: .*\n((?:// .*\n)+)"
-                                rf"\w+ {name}\(", text)
-            self.assertIsNotNone(comment, name)
-            said = " ".join(comment[1].replace("//", " ").split())
-            self.assertRegex(said, r"[Ss]ee porting\.md, [A-Z]")
-            if name not in self.helpers:
-                self.assertRegex(said, r"Shown by [A-Z]+-\d\d", name)
-        rows = re.findall(rf"skeleton +{layer}_\w+ +acme_{layer}\.[ch]pp +place (\d+)",
-                          port_status.as_text(self.kit, found))
-        self.assertEqual([int(row) for row in rows], list(range(1, len(found.marked) + 1)))
 
     def test_status_names_the_next(self) -> None:
         layer = self.layer
@@ -500,19 +455,6 @@ class Layered:
             layer = name.startswith(f"acme_{self.layer}")
             self.assertEqual(any(word in text for word in (*self.runtime, f"{self.layer}::")),
                              not layer, name)
-
-    def test_a_thin_port(self) -> None:
-        lines = [line for text in self.code().values()
-                 for line in port_status.without_comments(text).splitlines() if line.strip()]
-        self.assertLess(len(lines), 900)
-
-    @unittest.skipUnless(shutil.which("clang-format"), "there is no clang-format")
-    def test_formatted(self) -> None:
-        """A port is formatted, whatever its name sorts after."""
-        self.write("zebra_networks", self.folder)
-        done = run("clang-format", f"--style=file:{ROOT / '.clang-format'}", "--dry-run", "--Werror",
-                   *self.folder.glob("*.?pp"))
-        self.assertEqual(done.stderr, "")
 
     def test_compiles(self) -> None:
         """A port compiles without a warning: as it is, or with the toy of the whole suite as its
@@ -697,6 +639,8 @@ class EveryStyle(unittest.TestCase):
                     self.assertRegex(text, r"\A\S+ SPDX-License-Identifier: LicenseRef-Acme\b")
                     self.assertNotRegex(text, r"/\*[{%#]|[}%#]\*/|(?m:[ \t]$)|\n{3}|[^\n]\Z")
                     self.assertIsNone(skeleton.DRAFT.search(text))
+                    self.assertEqual(text.count("SPDX"), 1)
+            self.assertIn('attr.vendor_name = "Acme Networks";', files["hca.cpp"], port)
 
     def test_the_readme_has_every_place(self) -> None:
         for port, files in self.ports():
