@@ -154,7 +154,8 @@ def functions_in(kit: Kit, text: str) -> Iterator[tuple[str, str]]:
             line += 1
         code = "\n".join(lines[line - 1:])
         opening = code.find("{")
-        if "(" in code[:opening]:
+        head = code[:max(opening, 0)]
+        if "(" in head and ";" not in head:
             yield name, code[:end_of_block(code, opening)]
 
 

@@ -240,10 +240,10 @@ class Stubs(unittest.TestCase):
         self.addCleanup(temporary.cleanup)
         self.folder = pathlib.Path(temporary.name) / "acme"
 
-    def begin(self, style: str) -> None:
+    def begin(self, style: str, *options: str) -> None:
         """A new port, without any of its TODO lines."""
         shutil.rmtree(self.folder, ignore_errors=True)
-        done = dapl_port(ROOT, "new", "acme", "--style", style, "--directory", self.folder)
+        done = dapl_port(ROOT, "new", "acme", "--style", style, *options, "--directory", self.folder)
         self.assertEqual(done.returncode, 0, done.stderr)
         for path in self.folder.glob("*.?pp"):
             self.edit(path.name, r" *// TODO\(port\) \d+ .*\n", "")
@@ -265,13 +265,16 @@ class Stubs(unittest.TestCase):
         return told
 
     def test_every_function_of_every_style(self) -> None:
-        for style in skeleton.STYLES:
-            with self.subTest(style=style):
-                self.begin(style)
-                port = skeleton.Port("acme", "Acme", "LicenseRef-Acme", style=style)
+        every = tuple(KIT.header.features)
+        options = ("--cm", "own", "--keys", "table", "--claims", ",".join(every))
+        for style, more, answers in (*((style, (), {}) for style in skeleton.STYLES), (
+                "bare", options, {"cm": "own", "keys": "table", "claims": every})):
+            with self.subTest(style=style, more=more):
+                self.begin(style, *more)
+                port = skeleton.Port("acme", "Acme", "LicenseRef-Acme", style=style, **answers)
                 self.assertEqual({*self.found()}, {
                     name for name in skeleton.places(KIT, port)
-                    if name != "device" and not name.endswith("_objects")})
+                    if name not in ("device", "wide_key") and not name.endswith("_objects")})
 
     def test_a_function_that_refuses_is_an_error(self) -> None:
         self.begin("verbs-like")
