@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // The adapter: opening, closing, limits and identity.
+#include "capture.hpp"
 #include "key_file.hpp"
 #include "upcall_table.hpp"
 
@@ -109,6 +110,8 @@ status open_device(types::hca &h)
         how.key.bytes = key->bytes();
         how.key.size = key->size();
     }
+    h.capture = open_capture();
+    how.observer = h.capture.get();
     const int error = h.device.open(how, upcall_table);
     if (error == 0)
         return success;
@@ -192,6 +195,7 @@ void transport::dapls_ib_close_hca(hca &h)
              static_cast<unsigned long long>(moved.packets_out),
              static_cast<unsigned long long>(moved.by_ring));
     h.device.close();
+    h.capture.reset();
 }
 
 void transport::dapls_ib_query_hca(const hca &h, hca_attr &attr)

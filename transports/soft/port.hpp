@@ -13,8 +13,10 @@
 #include "port_features.hpp"
 
 #include "device/device.hpp"
+#include "net/observed_io.hpp"
 
 #include <cstddef>
+#include <memory>
 
 static_assert(DAPLS_IB_VERSION == 4, "the soft port was written for version 4");
 
@@ -38,6 +40,7 @@ struct alignas(64) soft_wr : work_request {
 /// What each object of the contract is here.
 struct types {
     struct hca {
+        std::unique_ptr<soft_hca::packet_observer> capture; ///< null, or outlives the device
         soft_hca::device device;
         adapter *owner = nullptr;
         adapter_params params;

@@ -2,6 +2,7 @@
 #include "shard.hpp"
 
 #include "net/inproc_io.hpp"
+#include "net/observed_io.hpp"
 
 #include <cerrno>
 #include <new>
@@ -24,10 +25,13 @@ packet_io *open_network(const settings &set, int &error)
     net_address any_port = set.address;
     any_port.set_port(0);
     error = io == nullptr ? ENOMEM : io->open(any_port, true);
-    if (error == 0)
-        return io;
-    delete io;
-    return nullptr;
+    if (error != 0) {
+        delete io;
+        return nullptr;
+    }
+    packet_io *const whole = observed(io, set.observer);
+    error = whole == nullptr ? ENOMEM : 0;
+    return whole;
 }
 
 packet_io *open_io(const settings &set, std::uint32_t index, int &error)

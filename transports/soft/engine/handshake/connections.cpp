@@ -3,6 +3,7 @@
 
 #include "interface/settings.hpp"
 #include "net/inproc_io.hpp"
+#include "net/observed_io.hpp"
 #include "path_probe.hpp"
 #include "seal/checked_sender.hpp"
 
@@ -47,8 +48,11 @@ packet_io *connections::make_io(std::uint16_t port, int &error)
         return nullptr;
     }
     auto *io = new (std::nothrow) udp_io;
-    if (io != nullptr && (error = io->open(at, false)) == 0)
-        return io;
+    if (io != nullptr && (error = io->open(at, false)) == 0) {
+        packet_io *const whole = observed(io, settings_->observer);
+        error = whole == nullptr ? ENOMEM : 0;
+        return whole;
+    }
     delete io;
     return nullptr;
 }

@@ -10,6 +10,7 @@
 namespace soft_hca {
 
 class inproc_network;
+class packet_observer;
 
 /// A device with a key sends and takes only packets that are sealed with it.
 struct key_settings {
@@ -44,8 +45,9 @@ struct settings {
     bool rings = false;    ///< send packets to such processes through shared memory
     impairment bad_network;
     key_settings key;
-    inproc_network *network = nullptr; ///< instead of UDP
-    bool fixed_start = false;          ///< tests only: sequence numbers begin at first_number
+    inproc_network *network = nullptr;   ///< instead of UDP
+    packet_observer *observer = nullptr; ///< sees what passes UDP sockets; it outlives the device
+    bool fixed_start = false;            ///< tests only: sequence numbers begin at first_number
     std::uint32_t first_number = 0;
 
     /// A bad network is for all packets.
