@@ -861,8 +861,8 @@ TEST_SUITE("connections")
             MESSAGE("8192 descriptors are too many for this user");
             return;
         }
+        constexpr int most = 8192 / 4;
         const descriptor_limit raised(8192);
-        constexpr int most = 256;
         node n;
         connected_pair idle(n); // on which nothing comes either
         door_bell bell(n);
@@ -889,8 +889,8 @@ TEST_SUITE("connections")
         come(2000, 1);
         CHECK(is_connected());
         CHECK(eventually([&] { return accepted() <= most / 2; }));
-        come(500, 2);
-        come(500, 3);
+        come(1000, 2);
+        come(1000, 3);
         CHECK(is_connected());
         CHECK(eventually([&] { return accepted() <= most; }));
         SUBCASE("its time limit")
@@ -901,7 +901,7 @@ TEST_SUITE("connections")
         {
             const auto going = static_cast<int>(crowd.size());
             crowd.clear();
-            CHECK(going == 3000);
+            CHECK(going == 4000);
             CHECK(eventually([&] { return accepted() == 0; }));
         }
         CHECK(is_connected());

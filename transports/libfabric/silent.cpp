@@ -26,6 +26,10 @@ namespace {
 constexpr std::uint32_t patience_ms = 5'000;
 constexpr std::int64_t ms = 1'000'000;
 
+/// More places than for unanswered requests: an honest peer may begin a thousand connections before
+/// it sends the first request, and one that is shut down fails.
+constexpr std::uint32_t most_places = 4096;
+
 struct silent_socket {
     std::uint64_t owner; ///< owner of the peer's address
     std::uint32_t age_ms;
@@ -34,7 +38,7 @@ struct silent_socket {
 
 /// The silent sockets, the youngest first.
 struct silent_sockets {
-    static constexpr std::size_t most = 1024; ///< the next look finds the others
+    static constexpr std::size_t most = 6144; ///< the next look finds the others
     silent_socket all[most];
     std::size_t count = 0;
 };
@@ -104,9 +108,9 @@ void end(hca &device, const silent_socket &s) OSD_REQUIRES(device.lock)
                    left_out);
 }
 
-/// Ends those that are too old, and the oldest of too many. As many may stay as with unanswered
-/// requests, and a half of the places is for others than one address; but an eighth is for those
-/// that come before the next look, whosever they are. Leaves the others in `found`.
+/// Ends those that are too old, and the oldest of too many. A half of the places is for others than
+/// one address; but an eighth is for those that come before the next look, whosever they are.
+/// Leaves the others in `found`.
 void end_some(hca &device, silent_sockets &found, std::uint32_t places) OSD_REQUIRES(device.lock)
 {
     const std::uint32_t most = places - places / 8;
@@ -152,7 +156,7 @@ void bound_silent(hca &device)
     if (!found)
         return;
     find_silent(device, *found);
-    const std::uint32_t places = device.requests.most();
+    const std::uint32_t places = unanswered_requests(device.name, most_places).most();
     end_some(device, *found, places);
     watch.perhaps = 0;
     watch.enough = places / 8;
