@@ -27,7 +27,7 @@ constexpr std::uint32_t patience_ms = 5'000;
 constexpr std::int64_t ms = 1'000'000;
 
 /// More places than for unanswered requests: an honest peer may begin a thousand connections before
-/// it sends the first request, and one that is shut down fails.
+/// it sends the first request, and shutting one down fails it.
 constexpr std::uint32_t most_places = 4096;
 
 struct silent_socket {
@@ -51,7 +51,7 @@ bool is_at_listener(hca &device, const sockaddr_storage &address) OSD_REQUIRES(d
     return false;
 }
 
-/// Whether a queue pair has this socket. The set has sockets of those that accept only.
+/// Whether a queue pair has this socket: only an accepting one may have a socket in the set.
 bool is_accepting(hca &device, int fd) OSD_REQUIRES(device.lock)
 {
     for (qp *q = device.qps.front(); q != nullptr; q = device.qps.after(*q)) {
@@ -108,9 +108,9 @@ void end(hca &device, const silent_socket &s) OSD_REQUIRES(device.lock)
                    left_out);
 }
 
-/// Ends those that are too old, and the oldest of too many. A half of the places is for others than
-/// one address; but an eighth is for those that come before the next look, whosever they are.
-/// Leaves the others in `found`.
+/// Ends connections that are too old, and the oldest of too many. A half of the places is for
+/// others than one address; an eighth is for whatever comes before the next look. Leaves in `found`
+/// what goes on.
 void end_some(hca &device, silent_sockets &found, std::uint32_t places) OSD_REQUIRES(device.lock)
 {
     const std::uint32_t most = places - places / 8;
