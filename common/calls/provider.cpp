@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // What the registry sees of a provider library: init and fini, and a vector of functions for each
 // adapter line of dat.conf.
+#include "call_log.hpp"
 #include "core/adapter_life.hpp"
 #include "counting.hpp"
 #include "dapl_debug.hpp"
@@ -44,10 +45,14 @@ DAT_RETURN open_ia(const DAT_NAME_PTR name, DAT_COUNT async_qlen, DAT_EVD_HANDLE
     const osd::cancellation_hold no_cancellation;
     if (name == nullptr)
         return invalid_parameter(1).code();
+    dapl_log(DAPL_DBG_TYPE_API, "dat_ia_open(%s)", name);
     const provider_line *line = find_line(name, Safety::locks);
-    if (line == nullptr)
-        return status::error(DAT_PROVIDER_NOT_FOUND, DAT_NAME_NOT_REGISTERED).code();
-    return open_adapter(*line, async_qlen, async_evd, out).code();
+    const status opened = line == nullptr
+                              ? status::error(DAT_PROVIDER_NOT_FOUND, DAT_NAME_NOT_REGISTERED)
+                              : open_adapter(*line, async_qlen, async_evd, out);
+    dapl_log(DAPL_DBG_TYPE_RTN, "dat_ia_open(%s): %s, gives %p", name,
+             code_text(opened.code()).text, opened.ok() ? *out : nullptr);
+    return opened.code();
 }
 
 template <class Safety>
@@ -103,11 +108,6 @@ struct in_child {
     template <class Call>
     static constexpr auto around = guarded<Call, Call::slot>::made;
 };
-struct guarded_extension_op {
-    static constexpr auto slot = &DAT_PROVIDER::handle_extendedop_func;
-    static constexpr DAT_RETURN_SUBTYPE bad_handle = DAT_INVALID_HANDLE_EP;
-    static constexpr const char *name = "dat_extension_op";
-};
 
 /// Guards the lines of dat.conf that the parent registered. No thread holds their lock here, or the
 /// one of child_refusals, or will ever give them back.
@@ -121,7 +121,7 @@ void guard_lines() OSD_UNCHECKED
         line->unguarded = line->vector;
         line->is_guarded = true;
         guard_vector<in_child>(line->vector);
-        line->vector.handle_extendedop_func = in_child::around<guarded_extension_op>;
+        line->vector.handle_extendedop_func = in_child::around<call_extension_op>;
     }
 }
 
@@ -135,6 +135,7 @@ provider_line *make_line(const DAT_PROVIDER_INFO &info, const char *params)
         make_vector<any_thread>(line->vector);
     else
         make_vector<one_thread_per_object>(line->vector);
+    log_calls(*line);
     line->vector.device_name = line->info.ia_name; // the registry finds the line again by it
     line->params = osd::copy_text(params == nullptr ? "" : params);
     if (line->params == nullptr) {
@@ -172,6 +173,10 @@ void register_line(const DAT_PROVIDER_INFO &info, const char *params)
         line->next = lines;
         lines = line;
     }
+    dapl_log(DAPL_DBG_TYPE_UTIL,
+             "adapter %s, %sthreadsafe: ia_params \"%s\"; DAPL_DBG_TYPE 0x%x, DAPL_COUNTERS %d",
+             info.ia_name, info.is_thread_safe ? "" : "non", line->params, debug_mask.load(),
+             counting());
     const status added{dat_registry_add_provider(&line->vector, &line->info)};
     if (!added.ok())
         dapl_log(DAPL_DBG_TYPE_ERR, "the registry refuses adapter %s: 0x%x", info.ia_name,

@@ -22,6 +22,7 @@ struct provider_line {
     provider_line *next;
     bool is_guarded; ///< set in a forked child, where the vector calls `unguarded` by in_child
     DAT_PROVIDER unguarded;
+    DAT_PROVIDER unlogged; ///< what `vector` calls where calls are logged
 };
 
 class adapter : public object {

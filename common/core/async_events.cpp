@@ -71,14 +71,18 @@ user_of<evd> store_async_error(adapter &ia, DAT_EVENT_NUMBER number, DAT_HANDLE 
     event.event_data.asynch_error_event_data = {affiliated, reason};
     user_of<evd> target;
     bool lost_before = false;
+    bool stored = false;
     {
         osd::lock_guard hold(open_adapters_lock);
         target = user_of<evd>(ia.async.target);
         event.evd_handle = to_handle(target.get());
-        const bool stored = target && target->store(event);
+        stored = target && target->store(event);
         lost_before = std::exchange(ia.async.loses, !stored);
-        if (stored)
-            return target;
+    }
+    if (stored) {
+        dapl_log(DAPL_DBG_TYPE_EXCEPTION, "async event %s of %p, reason %d",
+                 dat::event_name(number), affiliated, reason);
+        return target;
     }
     if (!lost_before)
         dapl_log(DAPL_DBG_TYPE_ERR,

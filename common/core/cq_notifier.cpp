@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "cq_notifier.hpp"
 
+#include "dapl_debug.hpp"
+
 #include <iterator>
 
 namespace dapl::DAPL_TRANSPORT::core {
@@ -27,8 +29,11 @@ void cq_notifier::arm()
 
 void cq_notifier::arm_cq()
 {
-    if (queue_.has_cq() && target() != nullptr && enabled())
+    if (queue_.has_cq() && target() != nullptr && enabled()) {
+        dapl_log(DAPL_DBG_TYPE_EVD, "EVD %p: its CQ is armed for CNO %p", to_handle(&queue_),
+                 to_handle(target()));
         transport::dapls_ib_completion_notify(queue_.cq_, queue_.overrides.arming());
+    }
 }
 
 bool cq_notifier::has_events()

@@ -83,7 +83,19 @@ endpoint::endpoint(const DAT_PROVIDER *vector, adapter &owner, const DAT_EP_ATTR
 status endpoint::set_up()
 {
     osd::lock_guard hold(control_);
-    return attach();
+    const status attached = attach();
+    dapl_log(DAPL_DBG_TYPE_EP, "EP %p: %s in state %s; EVDs: recv %p, request %p, connect %p",
+             to_handle(this), attached.ok() ? "created" : "not created",
+             dat::ep_state_name(state()), to_handle(objects().recv), to_handle(objects().request),
+             to_handle(objects().connect));
+    return attached;
+}
+
+void endpoint::set_state(DAT_EP_STATE next)
+{
+    dapl_log(DAPL_DBG_TYPE_EP, "EP %p: %s, was %s", to_handle(this), dat::ep_state_name(next),
+             dat::ep_state_name(state()));
+    enter_state(next);
 }
 
 bool endpoint::change_state(DAT_EP_STATE from, DAT_EP_STATE to)
@@ -394,6 +406,10 @@ bool endpoint::enter_state_after(DAT_EVENT_NUMBER event, const private_data &dat
         return false;
     if (connecting)
         log_unconnected(*this, remote_address_, remote_qualifier_, event);
+    if (next != DAT_EP_STATE_CONNECTED && event != DAT_CONNECTION_EVENT_DISCONNECTED &&
+        why_unconnected(event) == nullptr) // what has a reason was an error above
+        dapl_log(DAPL_DBG_TYPE_EXCEPTION, "EP %p: %s in state %s", to_handle(this),
+                 dat::event_name(event), dat::ep_state_name(now));
     if (data.size != 0)
         std::memcpy(peer_data_, data.bytes, std::min(data.size, sizeof peer_data_));
     set_state(next);
@@ -414,6 +430,10 @@ bool endpoint::store_event(evd *target, DAT_EVENT_NUMBER number, const private_d
     connect_data.private_data_size = static_cast<DAT_COUNT>(std::min(data.size, sizeof peer_data_));
     connect_data.private_data = data.size == 0 ? nullptr : peer_data_;
     const bool stored = target->store(event);
+    if (!stored)
+        dapl_log(DAPL_DBG_TYPE_EVD, "EVD %p: %s of EP %p is lost, it is full: %d events",
+                 to_handle(target), dat::event_name(event.event_number), to_handle(this),
+                 target->qlen());
     broken_stored_ = stored && event.event_number == DAT_CONNECTION_EVENT_BROKEN;
     return stored;
 }

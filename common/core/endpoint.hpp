@@ -101,7 +101,7 @@ private:
     status flush_unconnected() OSD_REQUIRES(control_) OSD_EXCLUDES(lock_);
     status ready_to_connect() OSD_EXCLUDES(lock_);
     void remember_peer(const DAT_SOCK_ADDR *address, DAT_CONN_QUAL qualifier) OSD_REQUIRES(lock_);
-    void set_state(DAT_EP_STATE next) OSD_REQUIRES(lock_) { enter_state(next); }
+    void set_state(DAT_EP_STATE next) OSD_REQUIRES(lock_);
 
     void start_timer(osd::deadline until);
     deferred_call connect_timed_out() OSD_EXCLUDES(lock_);

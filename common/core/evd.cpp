@@ -21,6 +21,8 @@ status make_evd(adapter &ia, DAT_COUNT qlen, DAT_EVD_FLAGS streams, evd *&out)
     if (out == nullptr)
         return out_of_memory;
     const status allocated = out->allocate(qlen);
+    dapl_log(DAPL_DBG_TYPE_EVD, "EVD %p: %s for %d events, streams 0x%x", to_handle(out),
+             allocated.ok() ? "created" : "not created", qlen, static_cast<unsigned>(streams));
     if (!allocated.ok())
         ia.destroy(*out);
     return allocated;
@@ -41,6 +43,7 @@ status evd::resize(DAT_COUNT qlen)
     if (!claim_.take())
         return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_WAITER);
     const status answer = qlen == this->qlen() ? success : resize_all(qlen);
+    dapl_log(DAPL_DBG_TYPE_EVD, "EVD %p: resize to %d: 0x%x", to_handle(this), qlen, answer.code());
     claim_.give_up();
     return answer;
 }
@@ -66,6 +69,7 @@ void evd::release()
         return_shared_receives();
     if (std::exchange(cq_open_, false))
         transport::dapls_ib_cq_free(cq_);
+    dapl_log(DAPL_DBG_TYPE_EVD, "EVD %p: freed", to_handle(this));
     set_cno(nullptr); // follows the last callback that could have triggered the CNO
 }
 
@@ -234,6 +238,7 @@ status evd::wait_claimed(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT 
             return late ? success : timeout_expired;
         }
         if (has_cq() && !claims.cq_wait && !std::exchange(armed, true)) {
+            dapl_log(DAPL_DBG_TYPE_EVD, "EVD %p: its CQ is armed", to_handle(this));
             transport::dapls_ib_completion_notify(cq_, overrides.arming());
             continue; // poll again: it may have come before the CQ was armed
         }
@@ -266,8 +271,10 @@ osd::wait_result evd::sleep(DAT_COUNT threshold, osd::deadline until)
 {
     osd::wait_result result{};
     counters.add(DCNT_EVD_WAIT_BLOCKED);
+    dapl_log(DAPL_DBG_TYPE_EVD, "EVD %p: a wait for %d events sleeps", to_handle(this), threshold);
     osd::undo_if_cancelled([&] { result = sleep_interruptibly(threshold, until); },
                            [this] { (void)leave_wait(success, 0); });
+    dapl_log(DAPL_DBG_TYPE_EVD, "EVD %p: its wait wakes", to_handle(this));
     return result;
 }
 

@@ -4,6 +4,7 @@
 // first is used again first, which keeps dead tags around as long as possible.
 #pragma once
 
+#include "dapl_debug.hpp"
 #include "object.hpp"
 
 #include <cstddef>
@@ -134,6 +135,8 @@ private:
             auto *fresh = new (std::nothrow) slab<T>;
             if (fresh == nullptr)
                 return nullptr;
+            dapl_log(DAPL_DBG_TYPE_UTIL, "pool %p: grows by %d objects of %zu bytes",
+                     static_cast<void *>(this), static_cast<int>(T::slab_size), sizeof(T));
             fresh->release = [](slab_header *old) { delete static_cast<slab<T> *>(old); };
             fresh->next = std::exchange(slabs_, fresh);
         }

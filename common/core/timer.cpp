@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "timer.hpp"
 
+#include "dapl_debug.hpp"
+
 namespace dapl::DAPL_TRANSPORT::core {
 
 bool timer_queue::start()
@@ -16,6 +18,7 @@ bool timer_queue::arm(timer_record &record, osd::deadline due)
     if (!start())
         return false;
     osd::lock_guard hold(lock_);
+    dapl_log(DAPL_DBG_TYPE_UTIL, "timer %p: armed", static_cast<void *>(&record));
     remove(record);
     record.due = due;
     insert(record);
@@ -76,6 +79,7 @@ void timer_queue::expire_first()
     remove(record);
     running_ = &record;
     lock_.unlock();
+    dapl_log(DAPL_DBG_TYPE_UTIL, "timer %p: expired", static_cast<void *>(&record));
     const deferred_call after = record.expired(record);
     lock_.lock();
     running_ = nullptr;
