@@ -16,6 +16,7 @@
 #include <memory>
 #include <new>
 #include <sys/stat.h>
+#include <tuple>
 #include <utility>
 
 namespace dapl::libfabric::ofi {
@@ -36,7 +37,6 @@ struct silent_socket {
     int fd;
 };
 
-/// The silent sockets, the youngest first.
 struct silent_sockets {
     static constexpr std::size_t most = 6144; ///< the next look finds the others
     silent_socket all[most];
@@ -86,8 +86,6 @@ void find_silent(hca &device, silent_sockets &found) OSD_REQUIRES(device.lock)
     epoll_members::member each{};
     while (found.count < found.most && device.silent.sockets.next(each))
         found.count += is_silent(device, each, found.all[found.count]) ? 1 : 0;
-    std::sort(found.all, found.all + found.count,
-              [](const silent_socket &a, const silent_socket &b) { return a.age_ms < b.age_ms; });
 }
 
 line_limit ended_connections(1, 10'000'000'000);
@@ -110,22 +108,30 @@ void end(hca &device, const silent_socket &s) OSD_REQUIRES(device.lock)
 
 /// Ends connections that are too old, and the oldest of too many. A half of the places is for
 /// others than one address; an eighth is for whatever comes before the next look. Leaves in `found`
-/// what goes on.
+/// what goes on, the youngest first.
 void end_some(hca &device, silent_sockets &found, std::uint32_t places) OSD_REQUIRES(device.lock)
 {
     const std::uint32_t most = places - places / 8;
     const std::uint32_t share = std::max(places / 2 - places / 8, 1u);
+    silent_socket *const all = found.all;
     const std::size_t count = std::exchange(found.count, 0);
+    std::sort(all, all + count, [](const silent_socket &a, const silent_socket &b) {
+        return std::tie(a.owner, a.age_ms) < std::tie(b.owner, b.age_ms);
+    });
+    std::uint64_t owner = 0;
+    std::uint32_t same = 0;
     for (std::size_t i = 0; i < count; ++i) {
-        const silent_socket s = found.all[i];
-        const auto same =
-            std::count_if(found.all, found.all + found.count,
-                          [&](const silent_socket &other) { return other.owner == s.owner; });
-        if (s.age_ms < patience_ms && found.count < most && same < share)
-            found.all[found.count++] = s;
+        const silent_socket s = all[i];
+        same = std::exchange(owner, s.owner) == s.owner ? same + 1 : 1;
+        if (s.age_ms < patience_ms && same <= share)
+            all[found.count++] = s;
         else
             end(device, s);
     }
+    std::sort(all, all + found.count,
+              [](const silent_socket &a, const silent_socket &b) { return a.age_ms < b.age_ms; });
+    while (found.count > most)
+        end(device, all[--found.count]);
 }
 
 } // namespace
