@@ -240,9 +240,12 @@ dat_link::dat_link(dat_adapter &adapter, std::uint32_t max_size, evds layout)
         program::must("dat_cno_create",
                       dat_cno_create(adapter.ia(), DAT_OS_WAIT_PROXY_AGENT_NULL, &cno_));
     recv_evd_ = make_evd(adapter, receive_pool + request_depth + 1, DAT_EVD_DTO_FLAG, cno_);
-    request_evd_ =
-        layout == evds::one ? recv_evd_ : make_evd(adapter, request_depth + 1, DAT_EVD_DTO_FLAG);
-    conn_evd_ = make_evd(adapter, 8, DAT_EVD_CONNECTION_FLAG);
+    const unsigned merged = layout == evds::merged ? DAT_EVD_CONNECTION_FLAG : 0;
+    request_evd_ = layout == evds::one
+                       ? recv_evd_
+                       : make_evd(adapter, request_depth + 1,
+                                  static_cast<DAT_EVD_FLAGS>(DAT_EVD_DTO_FLAG | merged));
+    conn_evd_ = merged != 0 ? request_evd_ : make_evd(adapter, 8, DAT_EVD_CONNECTION_FLAG);
     ep_ = make_endpoint(adapter, recv_evd_, request_evd_, conn_evd_, max_size, receive_pool,
                         request_depth);
 }
@@ -255,7 +258,8 @@ dat_link::~dat_link()
     dat_evd_free(recv_evd_);
     if (request_evd_ != recv_evd_)
         dat_evd_free(request_evd_);
-    dat_evd_free(conn_evd_);
+    if (conn_evd_ != request_evd_)
+        dat_evd_free(conn_evd_);
     if (cno_ != DAT_HANDLE_NULL)
         dat_cno_free(cno_);
 }

@@ -115,8 +115,8 @@ public:
 
     /// Chooses one EVD or two. With one EVD for both directions the polls below take whatever comes
     /// first: for consumers that know which completion is next. With `notifying`, the EVD of
-    /// receives has a CNO.
-    enum class evds { separate, one, notifying };
+    /// receives has a CNO. With `merged`, the EVD of requests takes the connection events, too.
+    enum class evds { separate, one, notifying, merged };
     dat_link(dat_adapter &adapter, std::uint32_t max_size, evds layout = evds::separate);
     ~dat_link();
     dat_link(const dat_link &) = delete;

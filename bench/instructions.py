@@ -139,14 +139,14 @@ class Dump:
             self._address = int(place, 16)
 
 
-def run_probe(probe, adapter, threadsafe, count, directory):
+def run_probe(probe, adapter, options, count, directory):
     valgrind = shutil.which('valgrind')
     if not valgrind:
         raise Failure('valgrind is not installed: apt-get install valgrind')
     command = [valgrind, '--tool=callgrind', '--collect-atstart=no', '--quiet',
                '--dump-instr=yes', '--dump-line=no', '--cache-sim=yes',  # Ir Dr Dw ...
                f'--callgrind-out-file={directory}/out', probe, adapter, '--count', str(count)]
-    command += ['--threadsafe'] if threadsafe else []
+    command += options
     if sys.stderr.isatty():
         print('counting, this takes some seconds ...', file=sys.stderr)
     try:
@@ -185,9 +185,9 @@ def summarize(dump, calls, odd, atomics):
     return row | {name: n / calls for name, n in ours.items()} | {'odd_outcomes': odd}
 
 
-def measure(probe, adapter, threadsafe, count):
+def measure(probe, adapter, options, count):
     with tempfile.TemporaryDirectory() as directory:
-        phases = run_probe(probe, adapter, threadsafe, count, directory)
+        phases = run_probe(probe, adapter, options, count, directory)
         rows = {}
         atomics = functools.cache(atomics_of)
         for path in pathlib.Path(directory).iterdir():
@@ -248,6 +248,8 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('adapter', nargs='?', default='ofi-lo', help='adapter name in dat.conf')
     parser.add_argument('--threadsafe', action='store_true', help='open its threadsafe line')
+    parser.add_argument('--merged', action='store_true',
+                        help='the EVD of requests takes connection events, too')
     parser.add_argument('--count', type=int, default=100, help='calls per phase')
     parser.add_argument('--limit', type=parse_limit, action='append', default=[],
                         metavar='CALL=N', help='fail when the provider executes more; post, '
@@ -270,8 +272,9 @@ def find_probe(given):
 def judge(probe, arguments):
     """The counts, and the broken limits. A call that breaks a limit is counted again: on a busy
     machine events come too early or too late, and a few calls take another way."""
+    options = ['--threadsafe'] * arguments.threadsafe + ['--merged'] * arguments.merged
     for _ in range(ATTEMPTS):
-        rows = measure(probe, arguments.adapter, arguments.threadsafe, arguments.count)
+        rows = measure(probe, arguments.adapter, options, arguments.count)
         broken = exceeded(rows, arguments.limit) + locking(rows, arguments.no_locks)
         if not broken:
             break

@@ -31,8 +31,9 @@ inline DAT_RETURN counted(Call call)
 
 class probe {
 public:
-    probe(const std::string &adapter, bool threadsafe, unsigned count, patience &p)
-        : count_(count), p_(p), adapter_(adapter, threadsafe), a_(adapter_, buffer_size),
+    probe(const std::string &adapter, bool threadsafe, bool merged, unsigned count, patience &p)
+        : count_(count), p_(p), adapter_(adapter, threadsafe),
+          a_(adapter_, buffer_size, merged ? dat_link::evds::merged : dat_link::evds::separate),
           b_(adapter_, buffer_size)
     {
         dat_link::connect_pair(a_, b_, adapter_, p_);
@@ -178,18 +179,20 @@ int main(int argc, char **argv)
 {
     std::string adapter = "ofi-lo";
     bool threadsafe = false;
+    bool merged = false;
     unsigned count = 100;
     program::command_line line(
         "instructions-probe",
         "Run by `instructions` under callgrind; prints phases, calls and unusual outcomes");
     line.positional("adapter", adapter, "adapter name in dat.conf");
     line.flag("--threadsafe", threadsafe, "open it through its threadsafe line");
+    line.flag("--merged", merged, "requests and connection events share an EVD");
     line.number("--count", count, 10u, 100'000u, "calls per phase");
     if (const auto status = line.parse(argc, argv))
         return *status;
     try {
         patience p(seconds(60));
-        probe(adapter, threadsafe, count, p).run();
+        probe(adapter, threadsafe, merged, count, p).run();
     } catch (const std::exception &e) {
         std::fprintf(stderr, "instructions-probe: %s\n", e.what());
         return 1;
