@@ -104,6 +104,7 @@ bool endpoint::change_state(DAT_EP_STATE from, DAT_EP_STATE to)
     if (state() != from)
         return false;
     set_state(to);
+    attempt_.end();
     return true;
 }
 
@@ -160,6 +161,7 @@ status endpoint::begin_connect(const connect_request &wanted, pending_event &out
             log_refused_address(*this, wanted.address);
             return status::error(DAT_INVALID_ADDRESS, DAT_INVALID_ADDRESS_MALFORMED);
         }
+        attempt_.begin(connect_evd_ ? &connect_evd_->establishing : nullptr);
         set_state(DAT_EP_STATE_ACTIVE_CONNECTION_PENDING);
     }
     const connect_params params{wanted.address, wanted.qualifier, wanted.timeout_us, wanted.data};
@@ -271,6 +273,7 @@ status endpoint::accept(const incoming_request &request, const private_data &dat
     {
         osd::lock_guard state_hold(lock_);
         remember_peer(request.peer, request.peer_port);
+        attempt_.begin(connect_evd_ ? &connect_evd_->establishing : nullptr);
         set_state(DAT_EP_STATE_COMPLETION_PENDING);
     }
     const status accepted = transport::dapls_ib_accept_connection(request.port_cr, qp_, data);
@@ -363,6 +366,7 @@ void endpoint::shut_down()
     {
         osd::lock_guard state_hold(lock_);
         set_state(DAT_EP_STATE_DISCONNECTED);
+        attempt_.end();
     }
     detach();
 }
@@ -452,6 +456,7 @@ bool endpoint::transition(DAT_EVENT_NUMBER event, const private_data &data, pend
         shared_ && (before == DAT_EP_STATE_CONNECTED || before == DAT_EP_STATE_DISCONNECT_PENDING);
     made.target = user_of<evd>(connect_evd_.get());
     made.stored = store_event(made.target.get(), event, data);
+    attempt_.end();
     return true;
 }
 
@@ -478,8 +483,10 @@ void endpoint::forget_connect_evd_of(const adapter &closing)
 {
     user_of<evd> gone;
     osd::lock_guard hold(lock_);
-    if (connect_evd_ && connect_evd_->ia == &closing)
+    if (connect_evd_ && connect_evd_->ia == &closing) {
+        attempt_.end();
         std::swap(connect_evd_, gone);
+    }
     if (failure_target_ && failure_target_->ia == &closing)
         failure_target_ = {};
 }
@@ -487,9 +494,7 @@ void endpoint::forget_connect_evd_of(const adapter &closing)
 bool endpoint::awaits_establish_on(const evd &events)
 {
     osd::lock_guard hold(lock_);
-    const DAT_EP_STATE now = state();
-    return connect_evd_.get() == &events && (now == DAT_EP_STATE_ACTIVE_CONNECTION_PENDING ||
-                                             now == DAT_EP_STATE_COMPLETION_PENDING);
+    return attempt_.is_counted_in(events.establishing);
 }
 
 void endpoint::connection_changed(DAT_EVENT_NUMBER event, const private_data &data)
@@ -509,6 +514,7 @@ bool endpoint::fail_locally(DAT_EVENT_NUMBER event, pending_event &made)
         osd::lock_guard hold(lock_);
         if (!enter_state_after(event, {}))
             return false;
+        attempt_.end(); // what completed need not wait for the end of the connection
         cleaning_ = true;
     }
     transport::dapls_ib_disconnect_clean(qp_); // what completed by then comes before the event

@@ -11,6 +11,7 @@
 // the endpoint.
 #pragma once
 
+#include "event_queue.hpp"
 #include "osd_address.hpp"
 #include "queue_pair.hpp"
 #include "timer.hpp"
@@ -113,6 +114,7 @@ private:
     osd::mutex control_;
     osd::mutex lock_;
     user_of<evd> connect_evd_ OSD_GUARDED_BY(lock_); ///< possibly of another open adapter
+    attempt attempt_ OSD_GUARDED_BY(lock_);          ///< counted in connect_evd_
 
     struct timer : timer_record {
         endpoint *ep;

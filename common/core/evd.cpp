@@ -87,11 +87,21 @@ void evd::return_shared_receives()
 
 // -------------------------------------------------------------------------------------- dequeue
 
+struct evd::waiting_once_merged : waiting_once {
+    static bool disturbed(const evd &e);
+    /// event_order stages all that the CQ holds, so it is asked last.
+    static OSD_NOINLINE bool take(evd &e, DAT_EVENT &event)
+    {
+        return (e.state_.load() == ordered && e.take_plain<waiting_once_merged>(event)) ||
+               e.order_->take(event);
+    }
+};
+
 bool evd::take(DAT_EVENT &event)
 {
     const std::uint32_t state = state_.load();
     if ((state & ordered) != 0)
-        return order_->take(event);
+        return waiting_once_merged::take(*this, event);
     return (state & ~orphaned) != 0 ? take_unordered(event) : take_completion(event);
 }
 
@@ -100,6 +110,53 @@ DAT_RETURN evd::dequeuing::contended(evd &e, DAT_EVENT &event)
     if (!e.claim_.contend(consumer_claim::taking))
         return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_WAITER).code();
     return claimed(e, event);
+}
+
+/// The same ways where streams are merged. They begin with nothing pending, so that a completion
+/// which has to be staged is the first, and event_order decides about it.
+struct evd::dequeuing_merged : dequeuing {
+    /// Once a completion was taken from the CQ: whether an event may have to come before it. The
+    /// attempt of its endpoint was counted before the port could complete anything, and is counted
+    /// until ESTABLISHED is pending: so the attempts are looked at first.
+    static bool disturbed(const evd &e)
+    {
+        return e.establishing.any() || e.state_.load() != ordered;
+    }
+    static answer idle(evd &e, DAT_EVENT &event)
+    {
+        if (transport::dapls_ib_completion_progress(e.cq_))
+            return other(e, event);
+        return empty(e);
+    }
+    static answer other(evd &e, DAT_EVENT &event)
+    {
+        completion done;
+        if (transport::dapls_ib_completion_poll(e.cq_, done))
+            return unusual(e, done, event);
+        return empty(e);
+    }
+    static answer unusual(evd &e, const completion &done, DAT_EVENT &event) OSD_COLD
+    {
+        e.stage(done);
+        return pending(e, event);
+    }
+    static answer unusual(evd &e, work_request *done, DAT_UINT32 length, DAT_EVENT &event) OSD_COLD
+    {
+        e.stage_success(done, length);
+        return pending(e, event);
+    }
+};
+
+bool evd::waiting_once_merged::disturbed(const evd &e)
+{
+    return dequeuing_merged::disturbed(e);
+}
+
+DAT_RETURN evd::dequeuing::marked(evd &e, DAT_EVENT &event)
+{
+    if (e.state_.load() == ordered)
+        return e.take_plain<dequeuing_merged>(event);
+    return pending(e, event);
 }
 
 DAT_RETURN evd::dequeuing::pending(evd &e, DAT_EVENT &event)
@@ -137,6 +194,13 @@ DAT_RETURN evd::dequeuing::unusual(evd &e, work_request *done, DAT_UINT32 length
 }
 
 // ------------------------------------------------------------------------------------ waiting
+
+bool evd::waiting_once::marked(evd &e, DAT_EVENT &event)
+{
+    return e.state_.load() == ordered && e.waitable_.load(std::memory_order_acquire) &&
+           !e.overflowed_.load(std::memory_order_acquire) &&
+           e.take_plain<waiting_once_merged>(event);
+}
 
 namespace {
 

@@ -66,6 +66,8 @@ public:
 private:
     struct dequeuing;
     struct waiting_once;
+    struct dequeuing_merged;
+    struct waiting_once_merged;
 
     status resize_all(DAT_COUNT qlen);
     void return_shared_receives() OSD_COLD;
@@ -123,7 +125,8 @@ status make_evd(adapter &ia, DAT_COUNT qlen, DAT_EVD_FLAGS streams, evd *&out);
 ///   empty       the CQ is empty
 ///   other       completion_poll has to be asked
 ///   idle        completion_progress has to be asked
-///   unusual     a completion that is not plain was taken from the CQ
+///   unusual     a completion that is not plain was taken from the CQ, or one while the Caller is
+///               `disturbed`
 template <class Caller>
 OSD_ALWAYS_INLINE typename Caller::answer evd::take_plain(DAT_EVENT &event)
 {
@@ -136,13 +139,13 @@ OSD_ALWAYS_INLINE typename Caller::answer evd::take_plain(DAT_EVENT &event)
                 return Caller::idle(*this, event);
         if (found != take_result::taken)
             return found == take_result::empty ? Caller::empty(*this) : Caller::other(*this, event);
-        if (!convert_plain(*done, length, event)) [[unlikely]]
+        if (Caller::disturbed(*this) || !convert_plain(*done, length, event)) [[unlikely]]
             return Caller::unusual(*this, done, length, event);
     } else {
         completion done;
         if (!transport::dapls_ib_completion_poll(cq_, done))
             return Caller::empty(*this);
-        if (!convert_plain(done, event)) [[unlikely]] {
+        if (Caller::disturbed(*this) || !convert_plain(done, event)) [[unlikely]] {
             const completion unusual = done;
             return Caller::unusual(*this, unusual, event);
         }
@@ -155,7 +158,9 @@ OSD_ALWAYS_INLINE typename Caller::answer evd::take_plain(DAT_EVENT &event)
 ///   evd::dequeue ── the claim is taken ──→ contended ─── by a waiter: INVALID_STATE
 ///      ↓                                     │ free again
 ///   claimed ←────────────────────────────────┘
-///      │    └─── state_ is not 0 ───────→ pending ──── take
+///      │    └─── state_ is not 0 ───────→ marked ──── merged streams, the CQ has all: as below,
+///      │                                  │           but dequeuing_merged
+///      │                                  └─ pending ── take
 ///   take_plain
 ///      ├── taken: SUCCESS
 ///      ├── empty: QUEUE_EMPTY
@@ -171,9 +176,10 @@ struct evd::dequeuing {
     static OSD_ALWAYS_INLINE answer claimed(evd &e, DAT_EVENT &event)
     {
         if (e.state_.load() != 0) [[unlikely]]
-            return pending(e, event);
+            return marked(e, event);
         return e.take_plain<dequeuing>(event);
     }
+    static constexpr bool disturbed(const evd &) { return false; }
     static OSD_ALWAYS_INLINE answer taken(evd &e)
     {
         e.claim_.give_up();
@@ -185,6 +191,7 @@ struct evd::dequeuing {
         return DAT_QUEUE_EMPTY;
     }
     static answer contended(evd &e, DAT_EVENT &event) OSD_COLD;
+    static answer marked(evd &e, DAT_EVENT &event) OSD_NOINLINE;
     static answer pending(evd &e, DAT_EVENT &event) OSD_COLD;
     static answer idle(evd &e, DAT_EVENT &event) OSD_NOINLINE;
     static answer other(evd &e, DAT_EVENT &event) OSD_NOINLINE;
@@ -203,6 +210,8 @@ OSD_ALWAYS_INLINE DAT_RETURN evd::dequeue(DAT_EVENT &event)
 /// The first attempt of a wait, at the CQ alone. It stages completions that it cannot take.
 struct evd::waiting_once {
     using answer = bool;
+    static constexpr bool disturbed(const evd &) { return false; }
+    static answer marked(evd &e, DAT_EVENT &event) OSD_NOINLINE;
     static OSD_ALWAYS_INLINE answer taken(evd &) { return true; }
     static OSD_ALWAYS_INLINE answer empty(evd &) { return false; }
     static OSD_ALWAYS_INLINE answer idle(evd &, DAT_EVENT &) { return false; }
@@ -220,8 +229,10 @@ struct evd::waiting_once {
 
 OSD_ALWAYS_INLINE bool evd::take_at_once(DAT_EVENT &event)
 {
-    if (state_.load() != 0 || !waitable_.load(std::memory_order_acquire) ||
-        overflowed_.load(std::memory_order_acquire)) [[unlikely]]
+    if (state_.load() != 0) [[unlikely]]
+        return waiting_once::marked(*this, event);
+    if (!waitable_.load(std::memory_order_acquire) || overflowed_.load(std::memory_order_acquire))
+        [[unlikely]]
         return false;
     return take_plain<waiting_once>(event);
 }

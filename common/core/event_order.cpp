@@ -146,6 +146,8 @@ bool event_order::completes_before_barrier(DAT_EP_HANDLE ep) const
 std::uint32_t event_order::first_deliverable() const
 {
     std::uint32_t at = queue_.staged_.head();
+    if (!queue_.establishing.any())
+        return at;
     while (at != queue_.staged_.tail() && precedes_established(queue_.staged_.at(at)))
         ++at;
     return at;

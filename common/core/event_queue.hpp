@@ -17,9 +17,12 @@
 //
 //   bits       set                                   cleared
 //   pending    +1 per event posted, staged, held     when the event is taken
-//   ordered    at construction, streams are merged   never: all events go through event_order
+//   ordered    at construction, streams are merged   never
 //   no_cq      at construction; by close_cq          when the CQ is allocated
 //   orphaned   adopt: a queue lost its endpoint      drop_orphans: the CQ was drained
+//
+// Where `ordered` is the only bit, the CQ holds all that there is. A completion from it goes past
+// event_order unless evd::dequeuing_merged::disturbed() says otherwise once it was taken.
 #pragma once
 
 #include "completion_event.hpp"
@@ -27,6 +30,8 @@
 #include "event_ring.hpp"
 #include "notification.hpp"
 #include "object.hpp"
+
+#include <utility>
 
 namespace dapl::DAPL_TRANSPORT::core {
 
@@ -40,6 +45,41 @@ inline bool ends_connection(const DAT_EVENT &event)
 {
     return is_about_connection(event) && event.event_number != DAT_CONNECTION_EVENT_ESTABLISHED;
 }
+
+/// The attempts of endpoints to connect, or to accept, whose ESTABLISHED is to come to an EVD:
+/// while there is one, its completions may be in the CQ before that event is stored.
+class attempts {
+public:
+    /// The load is ordered before the caller's next one: whoever finds no attempt finds their
+    /// events stored.
+    bool any() const { return count_.load() != 0; }
+
+private:
+    friend class attempt;
+    std::atomic<std::uint32_t> count_{0};
+};
+
+/// The attempt of an endpoint, whose lock guards it.
+class attempt {
+public:
+    /// Before the port is asked, so that no completion of the connection precedes it.
+    void begin(attempts *at)
+    {
+        at_ = at;
+        if (at_ != nullptr)
+            at_->count_.fetch_add(1);
+    }
+    /// It has failed, or its ESTABLISHED is stored. Nothing happens where none has begun.
+    void end()
+    {
+        if (attempts *const counted = std::exchange(at_, nullptr))
+            counted->count_.fetch_sub(1);
+    }
+    bool is_counted_in(const attempts &at) const { return at_ == &at; }
+
+private:
+    attempts *at_ = nullptr;
+};
 
 class event_queue : public object {
 public:
@@ -55,6 +95,7 @@ public:
     void end_as_asked(DAT_EP_HANDLE ep) OSD_EXCLUDES(producers_);
 
     notify_overrides overrides;
+    attempts establishing; ///< whose ESTABLISHED comes here
 
 protected:
     friend class cq_notifier;
