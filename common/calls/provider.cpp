@@ -109,6 +109,15 @@ struct in_child {
     static constexpr auto around = guarded<Call, Call::slot>::made;
 };
 
+/// A quick query is opened by the name of an adapter, which is no object.
+DAT_RETURN extension_op_in_child(DAT_HANDLE handle, DAT_EXTENDED_OP op, va_list arguments)
+{
+    if (static_cast<int>(op) == DAT_IB_OPEN_QUERY_OP ||
+        static_cast<int>(op) == DAT_IB_CLOSE_QUERY_OP)
+        return dapl_extension_op<any_thread>(handle, op, arguments);
+    return in_child::around<call_extension_op>(handle, op, arguments);
+}
+
 /// Guards the lines of dat.conf that the parent registered. No thread holds their lock here, or the
 /// one of child_refusals, or will ever give them back.
 void guard_lines() OSD_UNCHECKED
@@ -121,7 +130,7 @@ void guard_lines() OSD_UNCHECKED
         line->unguarded = line->vector;
         line->is_guarded = true;
         guard_vector<in_child>(line->vector);
-        line->vector.handle_extendedop_func = in_child::around<call_extension_op>;
+        line->vector.handle_extendedop_func = extension_op_in_child;
     }
 }
 

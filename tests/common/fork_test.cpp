@@ -211,4 +211,18 @@ TEST_CASE("a child opens and closes an adapter of its own, whatever its parent's
     });
 }
 
+TEST_CASE("a child asks for the attributes of an adapter, whose name is no handle")
+{
+    consumer c(line::threadsafe);
+    check_children([&] {
+        char name[] = "programmable-lo";
+        DAT_IA_HANDLE query = DAT_HANDLE_NULL;
+        DAT_IA_ATTR attributes;
+        const DAT_RETURN opened =
+            extended(c, name, DAT_IB_OPEN_QUERY_OP, &query, DAT_IA_ATTR_MASK{DAT_IA_FIELD_ALL},
+                     &attributes, DAT_PROVIDER_ATTR_MASK{0}, nullptr);
+        return opened == DAT_SUCCESS ? extended(c, query, DAT_IB_CLOSE_QUERY_OP) : opened;
+    });
+}
+
 TEST_SUITE_END();
