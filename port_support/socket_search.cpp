@@ -69,7 +69,7 @@ bool has_hung_up(int fd)
     return fd >= 0 && poll(&look, 1, 0) == 1;
 }
 
-std::optional<std::uint32_t> silent_ms(int fd)
+std::optional<std::uint32_t> unused_ms(int fd)
 {
     long_tcp_info info{};
     int unread = 0;

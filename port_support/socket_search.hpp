@@ -25,7 +25,7 @@ bool has_hung_up(int fd);
 /// For how long nothing has come on an established connection, in milliseconds; as long as can be
 /// if something came and was read. Nothing for one with bytes to read, or that is ending, or not
 /// TCP.
-std::optional<std::uint32_t> silent_ms(int fd);
+std::optional<std::uint32_t> unused_ms(int fd);
 
 /// A number that changes whenever bytes come in or go out, or are read or written here. Nothing for
 /// a socket that is not TCP.

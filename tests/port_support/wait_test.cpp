@@ -224,17 +224,17 @@ TEST_SUITE("socket_search")
     TEST_CASE("a connection is silent until something comes, and as before when it was read")
     {
         const tcp_pair pair;
-        const auto first = silent_ms(pair.server);
+        const auto first = unused_ms(pair.server);
         REQUIRE(first.has_value());
-        CHECK(eventually([&] { return silent_ms(pair.server) > *first + 20; }));
+        CHECK(eventually([&] { return unused_ms(pair.server) > *first + 20; }));
         REQUIRE(write(pair.client, "a", 1) == 1);
-        CHECK(eventually([&] { return !silent_ms(pair.server).has_value(); }));
+        CHECK(eventually([&] { return !unused_ms(pair.server).has_value(); }));
         char byte;
         REQUIRE(read(pair.server, &byte, 1) == 1);
-        CHECK(silent_ms(pair.server) == UINT32_MAX);
+        CHECK(unused_ms(pair.server) == UINT32_MAX);
         REQUIRE(shutdown(pair.client, SHUT_WR) == 0);
-        CHECK(eventually([&] { return !silent_ms(pair.server).has_value(); }));
-        CHECK_FALSE(silent_ms(-1).has_value());
+        CHECK(eventually([&] { return !unused_ms(pair.server).has_value(); }));
+        CHECK_FALSE(unused_ms(-1).has_value());
     }
 
     TEST_CASE("the end of a connection shows on the socket")

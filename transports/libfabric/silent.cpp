@@ -75,7 +75,7 @@ bool is_silent(hca &device, const epoll_members::member &m, silent_socket &found
         getpeername(m.fd, reinterpret_cast<sockaddr *>(&peer), &peer_size) != 0 ||
         !is_at_listener(device, own))
         return false;
-    const std::optional<std::uint32_t> age_ms = port_support::silent_ms(m.fd);
+    const std::optional<std::uint32_t> age_ms = port_support::unused_ms(m.fd);
     found = {owner_of(peer), age_ms.value_or(0), m.fd};
     return age_ms.has_value();
 }
