@@ -210,9 +210,10 @@ template <class Step>
 void expect_wait_ends(DAT_EVD_HANDLE evd, DAT_COUNT threshold, Step &&step)
 {
     constexpr int rounds = 60;
+    step(); // the wait may end before the next one
     const auto begin = std::chrono::steady_clock::now();
     sleeping waiter(evd, 300'000, threshold);
-    int round = 0;
+    int round = 1;
     for (; round < rounds && !waiter.thread.finished(); ++round) {
         step();
         std::this_thread::sleep_for(milliseconds(50));
