@@ -156,6 +156,45 @@ TEST_CASE_FIXTURE(fixture,
     CHECK(offered->hello.id == retry.to);
 }
 
+TEST_CASE("a copy of a request that waited while the request was forgotten makes no new one")
+{
+    static std::atomic<bool> held, inside_upcall;
+    held = inside_upcall = false;
+    upcalls table = upcall_table;
+    table.request = [](void *owner, inbound_request &request) {
+        inside_upcall = true;
+        while (held)
+            std::this_thread::sleep_for(1ms);
+        return upcall_table.request(owner, request);
+    };
+    inproc_network network;
+    host there(inside(network), table);
+    door at(there);
+    requester stranger(network, there, at);
+    connections &listening = there.hca.listening;
+    const auto much_later = [] { return osd::now_ns() + 5'000'000'000; };
+    stranger.send(1);
+    inbound_request *const first = at.next();
+    REQUIRE(first != nullptr);
+    listening.reject(*first, reject_code::consumer, nullptr, 0);
+    held = true;
+    inside_upcall = false;
+    stranger.send(2);
+    REQUIRE(becomes_true([] { return inside_upcall.load(); }));
+    stranger.send(1);
+    listening.forget_old(much_later());
+    held = false;
+    inbound_request *const second = at.next();
+    REQUIRE(second != nullptr);
+    CHECK(second->hello.id == 2);
+    CHECK(at.next(100ms) == nullptr);
+    listening.reject(*second, reject_code::consumer, nullptr, 0);
+    CHECK(becomes_true([&] {
+        listening.forget_old(much_later());
+        return !listening.remembers();
+    }));
+}
+
 TEST_CASE_FIXTURE(fixture, "a wrong qualifier is refused without a trace")
 {
     for (std::uint32_t id = 1; id <= 50; ++id)

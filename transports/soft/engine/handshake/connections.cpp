@@ -212,12 +212,18 @@ void connections::forget(inbound_request *&at)
     delete gone;
 }
 
+/// Where packets wait to be served, copies of a request may be among them, which are taken for a
+/// new one once it is forgotten: it is kept longer then, within a bound.
 void connections::forget_old(std::int64_t now)
 {
     osd::lock_guard hold(lock_);
+    const waitable unread = waiting_.descriptor();
+    const bool behind = remembered_ != 0 &&
+                        wait_for(&unread, 1, osd::deadline::passed()) == osd::wait_result::woken;
+    const std::int64_t before = now - (behind ? longest_memory_ns - memory_ns : 0);
     for (inbound_request *&first : requests_)
         for (inbound_request **at = &first; *at != nullptr;)
-            if ((*at)->forget_ns > now)
+            if ((*at)->forget_ns > before)
                 at = &(*at)->next;
             else
                 forget(*at);

@@ -103,7 +103,8 @@ private:
     static constexpr std::uint32_t max_at_once = 256; ///< packets: the thread has other work
     static constexpr std::uint32_t least_share = 4;   ///< packets for each socket, of max_at_once
     static constexpr std::int64_t memory_ns = 2'000'000'000;
-    static constexpr std::int64_t sealed_period_ns = 1'000'000'000; ///< period of tokens
+    static constexpr std::int64_t longest_memory_ns = 30'000'000'000; ///< where packets wait
+    static constexpr std::int64_t sealed_period_ns = 1'000'000'000;   ///< period of tokens
     // A sealed request that comes again finds the first, or its token has expired.
     static_assert(memory_ns >= 2 * sealed_period_ns);
     static constexpr std::uint32_t buckets = 1024;
