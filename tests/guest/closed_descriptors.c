@@ -17,6 +17,15 @@ static int all_are_own;
 static unsigned wrong;
 static char before[most];
 
+/* A thread that opens a file gets the lowest descriptor that is free, and moves the file away. */
+static int stays(int fd)
+{
+    int tries;
+    for (tries = 0; tries < 1000 && fcntl(fd, F_GETFD) >= 0; ++tries)
+        usleep(1000);
+    return tries == 1000;
+}
+
 static void note(const char *what, int fd)
 {
     char where[64];
@@ -24,6 +33,8 @@ static void note(const char *what, int fd)
     sprintf(where, "/proc/self/fd/%d", fd);
     if (readlink(where, file, sizeof file - 1) >= 0 && !all_are_own &&
         strcmp(file, "/dev/null") == 0)
+        return;
+    if (!stays(fd))
         return;
     dprintf(said_to, "descriptor %d, %s: %s\n", fd, file, what);
     ++wrong;
