@@ -13,7 +13,6 @@ impaired_io::~impaired_io()
 {
     release(waiting_);
     release(lent_);
-    delete inner_;
 }
 
 void impaired_io::release(held *list)

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "osd_sync.hpp"
-#include "packet_io.hpp"
+#include "wrapped_io.hpp"
 
 #include <atomic>
 
@@ -30,33 +30,15 @@ struct impairment {
     }
 };
 
-class impaired_io final : public packet_io {
+class impaired_io final : public wrapped_io {
 public:
     /// Takes over `inner`, made by new.
     impaired_io(packet_io *inner, const impairment &how)
-        : inner_(inner), impairment_(how), state_(how.seed)
+        : wrapped_io(inner), impairment_(how), state_(how.seed)
     {}
     ~impaired_io() override;
 
-    const net_address &address() const override { return inner_->address(); }
-    send_result send(const net_address &to, const out_packet *packets, std::uint32_t count,
-                     std::uint32_t &done) override
-    {
-        return inner_->send(to, packets, count, done);
-    }
-    std::uint32_t receive_room() const override { return inner_->receive_room(); }
     std::uint32_t receive(in_packets *into, std::uint32_t capacity) override;
-    bool place(std::uint8_t *to, const std::uint8_t *from, std::size_t size,
-               bool last_last) override
-    {
-        return inner_->place(to, from, size, last_last);
-    }
-    bool take_icmp_error(icmp_error &out) override { return inner_->take_icmp_error(out); }
-    void probe_port(const net_address &to, const out_packet &packet) override
-    {
-        inner_->probe_port(to, packet);
-    }
-    waitable descriptor() const override { return inner_->descriptor(); }
     std::int64_t due_ns() const override;
 
     struct counts {
@@ -86,7 +68,6 @@ private:
     void corrupt(held &item);
     static void release(held *list);
 
-    packet_io *inner_;
     const impairment impairment_;
     std::uint64_t state_;
     counts counts_;

@@ -3,7 +3,7 @@
 // has not lost or changed any.
 #pragma once
 
-#include "packet_io.hpp"
+#include "wrapped_io.hpp"
 
 namespace soft_hca {
 
@@ -22,32 +22,18 @@ public:
                           std::size_t size) = 0;
 };
 
-class observed_io final : public packet_io {
+class observed_io final : public wrapped_io {
 public:
     /// Takes over `inner`, made by new.
-    observed_io(packet_io *inner, packet_observer &observer) : inner_(inner), observer_(observer) {}
-    ~observed_io() override { delete inner_; }
+    observed_io(packet_io *inner, packet_observer &observer)
+        : wrapped_io(inner), observer_(observer)
+    {}
 
-    const net_address &address() const override { return inner_->address(); }
     send_result send(const net_address &to, const out_packet *packets, std::uint32_t count,
                      std::uint32_t &done) override;
-    std::uint32_t receive_room() const override { return inner_->receive_room(); }
     std::uint32_t receive(in_packets *into, std::uint32_t capacity) override;
-    bool place(std::uint8_t *to, const std::uint8_t *from, std::size_t size,
-               bool last_last) override
-    {
-        return inner_->place(to, from, size, last_last);
-    }
-    bool take_icmp_error(icmp_error &out) override { return inner_->take_icmp_error(out); }
-    void probe_port(const net_address &to, const out_packet &packet) override
-    {
-        inner_->probe_port(to, packet);
-    }
-    waitable descriptor() const override { return inner_->descriptor(); }
-    std::int64_t due_ns() const override { return inner_->due_ns(); }
 
 private:
-    packet_io *inner_;
     packet_observer &observer_;
 };
 
