@@ -34,13 +34,12 @@ std::uint64_t owner_of(const sockaddr_storage &address)
     return network;
 }
 
-std::uint32_t unanswered_requests::most() const
+std::uint32_t within_descriptors(std::uint32_t most)
 {
     rlimit open{};
     if (::getrlimit(RLIMIT_NOFILE, &open) != 0)
-        return most_;
-    const rlim_t most = std::min<rlim_t>(most_, open.rlim_cur / 4);
-    return std::max(static_cast<std::uint32_t>(most), 2u);
+        return most;
+    return std::max(static_cast<std::uint32_t>(std::min<rlim_t>(most, open.rlim_cur / 4)), 2u);
 }
 
 bool unanswered_requests::has_share(const sockaddr_storage &source, const char *otherwise)

@@ -12,6 +12,10 @@ namespace dapl::DAPL_TRANSPORT {
 /// A number that the addresses of one owner share: he has a whole network of IPv6 to himself.
 std::uint64_t owner_of(const sockaddr_storage &);
 
+/// `most`, but at most a quarter of the descriptors that the process may have now, and at least
+/// two.
+std::uint32_t within_descriptors(std::uint32_t most);
+
 /// Base of what a port keeps of a request.
 struct unanswered_request : list_link {
     sockaddr_storage source{}; ///< the peer's address
@@ -31,7 +35,7 @@ public:
 
     std::uint32_t count() const { return count_; }
     /// How many there may be now.
-    std::uint32_t most() const;
+    std::uint32_t most() const { return within_descriptors(most_); }
     /// Whether one of this address may wait, where there is room at all. If not, that is logged
     /// once in a while, with what becomes of it `otherwise`.
     bool has_share(const sockaddr_storage &source, const char *otherwise);

@@ -162,7 +162,7 @@ void bound_silent(hca &device)
     if (!found)
         return;
     find_silent(device, *found);
-    const std::uint32_t places = unanswered_requests(device.name, most_places).most();
+    const std::uint32_t places = within_descriptors(most_places);
     end_some(device, *found, places);
     watch.perhaps = 0;
     watch.enough = places / 8;
