@@ -17,18 +17,6 @@ using namespace soft_hca;
 
 namespace {
 
-constexpr rdmap all_opcodes[] = {rdmap::write,
-                                 rdmap::read_request,
-                                 rdmap::read_response,
-                                 rdmap::send,
-                                 rdmap::send_invalidate,
-                                 rdmap::send_solicited,
-                                 rdmap::send_solicited_invalidate,
-                                 rdmap::immediate,
-                                 rdmap::immediate_solicited,
-                                 rdmap::atomic_request,
-                                 rdmap::atomic_response};
-
 /// The fields of one datagram, by name.
 class fields {
 public:

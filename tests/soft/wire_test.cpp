@@ -77,18 +77,6 @@ bool parses(const bytes &in)
     return parse(in.data(), in.size(), p);
 }
 
-constexpr rdmap all_opcodes[] = {rdmap::write,
-                                 rdmap::read_request,
-                                 rdmap::read_response,
-                                 rdmap::send,
-                                 rdmap::send_invalidate,
-                                 rdmap::send_solicited,
-                                 rdmap::send_solicited_invalidate,
-                                 rdmap::immediate,
-                                 rdmap::immediate_solicited,
-                                 rdmap::atomic_request,
-                                 rdmap::atomic_response};
-
 bytes retry_naming(version_set versions)
 {
     base_header base = sample_base(packet_kind::retry);

@@ -12,6 +12,19 @@
 
 namespace soft_hca {
 
+/// Every opcode of a segment.
+inline constexpr rdmap all_opcodes[] = {rdmap::write,
+                                        rdmap::read_request,
+                                        rdmap::read_response,
+                                        rdmap::send,
+                                        rdmap::send_invalidate,
+                                        rdmap::send_solicited,
+                                        rdmap::send_solicited_invalidate,
+                                        rdmap::immediate,
+                                        rdmap::immediate_solicited,
+                                        rdmap::atomic_request,
+                                        rdmap::atomic_response};
+
 using bytes = std::vector<std::uint8_t>;
 
 inline std::size_t write_body(std::uint8_t *out, const packet &p)
