@@ -151,6 +151,8 @@ void progress_watch::answer_notify(progress_target &target)
 progress_watch::next_step progress_watch::serve(progress_target &target, int rounds)
 {
     const std::int64_t began = osd::now_ns();
+    // Set before the device is looked at: a receive that is posted later moves what waits for it.
+    target.sleepers.fetch_or(progress_target::resting);
     for (int round = 0; round < rounds; ++round) {
         (void)target.progress();
         answer_notify(target);
@@ -162,24 +164,19 @@ progress_watch::next_step progress_watch::serve(progress_target &target, int rou
         if (target.wants_callback() && !quiet)
             continue;
         if (!is_readable(target.wait_fd, target.shared_fd))
-            return quiet || target.progress() ? next_step::arm : next_step::back_off;
+            return next_step::arm;
     }
     const bool moved = osd::now_ns() - began > rounds * idle_round_ns;
     return moved ? next_step::revisit : next_step::back_off;
 }
 
-/// Completions that nobody takes may hold a failure, which has to end the connection. Returns true
-/// when they were put aside: what they hid is seen at the next visit.
-bool progress_watch::look_after_completions(progress_target &target)
+/// Completions that nobody takes may hold a failure, which has to end the connection.
+void progress_watch::look_after_completions(progress_target &target)
 {
-    if (!target.puts_aside || target.has_polled() || target.is_waiting() || !target.progress()) {
+    if (!target.puts_aside || target.has_polled() || target.is_waiting() || !target.progress())
         target.unattended_.end();
-        return false;
-    }
-    const bool over = target.unattended_.go_on(osd::now_ns());
-    if (over)
+    else if (target.unattended_.go_on(osd::now_ns()))
         target.put_aside();
-    return over;
 }
 
 /// A round takes long without moving anything where messages wait on many connections for which no
@@ -198,6 +195,7 @@ bool progress_watch::is_stuck(progress_target &target)
 progress_watch::next_step progress_watch::attend(progress_target &target, progress_target *mate,
                                                  bool called, int rounds)
 {
+    target.sleepers.fetch_and(~progress_target::resting);
     if (!target.wants_callback()) {
         if (target.is_waiting() || (mate != nullptr && mate->is_waiting()))
             return next_step::back_off;
@@ -207,10 +205,10 @@ progress_watch::next_step progress_watch::attend(progress_target &target, progre
             return next_step::back_off;
     }
     const next_step next = serve(target, rounds);
-    const bool hidden = look_after_completions(target);
+    look_after_completions(target);
     if (mate != nullptr)
-        (void)look_after_completions(*mate);
-    return hidden && next == next_step::arm ? next_step::back_off : next;
+        look_after_completions(*mate);
+    return next;
 }
 
 port_support::epoll_set &progress_watch::set_of(connection_service &service,
@@ -489,6 +487,8 @@ void progress_watch::begin_wait(connection_service &service, progress_target &ta
         shared_.rest(set_of(service, target), target.notifies_);
         how |= progress_target::left;
     }
+    if ((how & progress_target::left) != 0) // a visit follows the wait
+        target.sleepers.fetch_and(~progress_target::resting);
     target.sleepers.fetch_or(how);
 }
 

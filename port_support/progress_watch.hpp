@@ -112,7 +112,11 @@ public:
         notify = 2,  ///< it wants a dapl_evd_dto_callback
         report = 4,  ///< flag beside waiting: the service thread is to be called when it ends
         left = 8,    ///< flag beside waiting: the target lingers when it ends
+        resting = 16 ///< the service thread may sleep until wait_fd becomes readable
     };
+    /// When it is not 0, the port makes progress() after it posted a receive: the device may have
+    /// taken the message for it from a socket, and data behind that message, and nothing else would
+    /// move them.
     std::atomic<std::uint32_t> sleepers{0};
     std::atomic<std::uint32_t> posting{0}; ///< set by posts of queue pairs that receive here
 
@@ -133,9 +137,7 @@ private:
     virtual bool progress() = 0;
     /// Makes progress; true when there is a completion in the CQ, or deferred by the port.
     virtual bool has_completion_now() = 0;
-    /// Clears the present signal of wait_fd; false while the CQ holds completions, or the device
-    /// data that it has taken from a socket and not yet moved: neither makes wait_fd readable
-    /// again.
+    /// Clears the present signal of wait_fd; false when completions caused it.
     virtual bool reset_signal() = 0;
     virtual void signal() = 0;
     /// Whether the consumer polled since the last call.
@@ -221,7 +223,7 @@ private:
     static next_step attend(progress_target &target, progress_target *mate, bool called,
                             int rounds);
     static next_step serve(progress_target &target, int rounds);
-    static bool look_after_completions(progress_target &target);
+    static void look_after_completions(progress_target &target);
     static void answer_notify(progress_target &target);
     static bool leave_until(progress_target &target, std::uint32_t flag);
     static bool is_stuck(progress_target &target);

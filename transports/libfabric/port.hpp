@@ -519,7 +519,7 @@ OSD_ALWAYS_INLINE status transport::dapls_ib_post_recv(qp &q, wr &w, DAT_COUNT s
     ofi::note_key(q.recv_keys, local->lmr_context);
     const ssize_t error = fi_recv(ep, ofi::pointer(local->virtual_address), local->segment_length,
                                   nullptr, FI_ADDR_UNSPEC, &w);
-    // Another thread sleeps on this CQ: a message that waited for this receive did not wake it.
+    // A message that waited for this receive does not wake who sleeps on this CQ.
     if (q.recv_cq->sleepers.load(std::memory_order_relaxed) != 0) [[unlikely]]
         ofi::progress_and_signal(*q.recv_cq);
     if (error != 0) [[unlikely]] {
