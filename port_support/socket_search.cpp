@@ -39,8 +39,10 @@ bool has_ends(int fd, const socket_ends &wanted)
 bool read_info(int fd, long_tcp_info &info, int &unread)
 {
     socklen_t size = sizeof(info);
-    return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
-           ioctl(fd, FIONREAD, &unread) == 0;
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0)
+        return false;
+    unread = 0;
+    return info.bytes_received == 0 || ioctl(fd, FIONREAD, &unread) == 0;
 }
 
 } // namespace

@@ -25,6 +25,7 @@
 #include "progress_watch.hpp"
 #include "unanswered_requests.hpp"
 
+#include <memory>
 #include <netinet/in.h>
 #include <rdma/fabric.h>
 #include <rdma/fi_cm.h>
@@ -210,10 +211,26 @@ struct request : unanswered_request {
     bool gone = false; ///< its sender has gone, and libfabric has forgotten it
 };
 
+/// A connection on which no request has come.
+struct silent_socket {
+    std::uint64_t inode;   ///< no other open socket has it
+    std::uint64_t owner;   ///< owner of the peer's address
+    std::int64_t since_ns; ///< time of the connection
+    int fd;
+};
+
+struct silent_sockets {
+    static constexpr std::size_t most = 6144; ///< the next look finds the others
+    silent_socket all[most];
+    std::size_t count = 0;
+};
+
 /// What the port knows of connections on which no request has come. libfabric accepts them, which
 /// takes a descriptor each, and waits without a limit.
 struct silent_watch {
-    epoll_members sockets;           ///< sockets that libfabric watches, also other ones
+    epoll_members sockets; ///< sockets that libfabric watches, also other ones
+    /// Those that the last look left, in the order of their inodes; null if there were none.
+    std::unique_ptr<silent_sockets> known;
     std::uint32_t listeners = 0;     ///< how many passive endpoints listen
     std::uint32_t perhaps = 0;       ///< connections that may have come since the last look
     std::uint32_t enough = 0;        ///< more than that, and it is time to look again
