@@ -675,7 +675,8 @@ public:
     int answers()
     {
         return seen(DAT_CONNECTION_EVENT_ESTABLISHED) + seen(DAT_CONNECTION_EVENT_PEER_REJECTED) +
-               seen(DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
+               seen(DAT_CONNECTION_EVENT_NON_PEER_REJECTED) +
+               seen(DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR);
     }
     void disconnect_all(DAT_CLOSE_FLAGS how)
     {

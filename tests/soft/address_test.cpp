@@ -2,6 +2,7 @@
 // The cost of a request before its sender has shown that it receives packets at its address.
 #include "rig.hpp"
 
+#include <deque>
 #include <doctest/doctest.h>
 #include <memory>
 #include <vector>
@@ -193,6 +194,43 @@ TEST_CASE("a copy of a request that waited while the request was forgotten makes
         listening.forget_old(much_later());
         return !listening.remembers();
     }));
+}
+
+TEST_CASE("a thread that comes late sends no request again whose answer waits for it")
+{
+    static std::atomic<bool> held;
+    held = false;
+    upcalls table = upcall_table;
+    table.connection = [](void *owner, connection_event what, const void *data, std::size_t size) {
+        while (held)
+            std::this_thread::sleep_for(1ms);
+        upcall_table.connection(owner, what, data, size);
+    };
+    inproc_network network;
+    host here(inside(network), table);
+    host there(inside(network));
+    door at(there);
+    std::deque<end> crowd;
+    std::vector<inbound_request *> requests;
+    for (int i = 0; i < 100; ++i) {
+        end &each = crowd.emplace_back(here, end_options{1, 8, 64});
+        REQUIRE(each.pair.connect(there.hca.settings().address, at.number, nullptr, 0) ==
+                queue_pair::start::begun);
+        requests.push_back(at.next());
+        REQUIRE(requests.back() != nullptr);
+    }
+    held = true;
+    for (inbound_request *each : requests)
+        there.hca.listening.reject(*each, reject_code::consumer, nullptr, 0);
+    CHECK(becomes_true([&] {
+        there.hca.listening.forget_old(osd::now_ns() + 60'000'000'000);
+        return !there.hca.listening.remembers();
+    }));
+    std::this_thread::sleep_for(1500ms); // as a process that was stopped: all of them are due
+    held = false;
+    CHECK(at.next(500ms) == nullptr);
+    for (end &each : crowd)
+        CHECK(is(each.next(), connection_event::rejected));
 }
 
 TEST_CASE_FIXTURE(fixture, "a wrong qualifier is refused without a trace")

@@ -10,6 +10,7 @@ namespace {
 constexpr std::int64_t gather_acks_ns = 10'000;     ///< packets that come within it share an ack
 constexpr std::int64_t long_pause_ns = 100'000;     ///< packets so far apart do not share an ack
 constexpr std::int64_t slow_tick_ns = 250'000'000;  ///< interval of slow timers
+constexpr std::int64_t late_ns = 500'000'000;       ///< a thread that comes so late was stopped
 constexpr std::int64_t reset_interval_ns = 100'000; ///< rate limit of resets
 constexpr std::uint32_t groups_at_once = 8;
 constexpr std::int64_t lock_spin_ns = 2000; ///< longer than a poll that receives little
@@ -302,9 +303,8 @@ void progress_engine::send_reset(const packet &p, const net_address &from, std::
     (void)context_.io().send(from, &out, 1, done);
 }
 
-/// What a peer sent before its port was closed, or its process ended, lies in the socket before the
-/// error does.
-bool progress_engine::receive_sent_before(std::int64_t now) OSD_UNCHECKED
+/// Receives all that waits, within a bound.
+bool progress_engine::receive_waiting(std::int64_t now) OSD_UNCHECKED
 {
     constexpr int most = 256;
     int rounds = 0;
@@ -326,8 +326,8 @@ bool progress_engine::handle_icmp_errors(std::int64_t now) OSD_UNCHECKED
     icmp_error b;
     base_header quoted;
     for (int i = 0; i < most && context_.io().take_icmp_error(b); ++i) {
-        if (i == 0)
-            received = receive_sent_before(now);
+        if (i == 0) // what a peer sent before its port was closed waits before the error
+            received = receive_waiting(now);
         // The quoted packet may be cut; its header is enough.
         const bool known = seals_ == nullptr ? parse_base_only(b.bytes, b.size, quoted)
                                              : parse_sealed_only(b.bytes, b.size, quoted);
@@ -420,8 +420,12 @@ void progress_engine::run_timer(std::uint32_t slot, std::int64_t now) OSD_UNCHEC
     }
 }
 
+/// A peer forgets a request some time after its answer: it would take a copy, sent while the answer
+/// waits here, for a new request.
 void progress_engine::run_timers(std::int64_t now)
 {
+    if (now - slow_due_ns_ > late_ns)
+        (void)receive_waiting(now);
     context_.marks.timers().visit([this, now](std::uint32_t slot)
                                       OSD_UNCHECKED { run_timer(slot, now); });
     context_.closing.on_timer(now, context_.io());

@@ -91,7 +91,7 @@ private:
     }
     void drain_batches() OSD_REQUIRES(poll_lock_);
     void drain_acks() OSD_REQUIRES(poll_lock_);
-    bool receive_sent_before(std::int64_t now) OSD_REQUIRES(poll_lock_) OSD_COLD;
+    bool receive_waiting(std::int64_t now) OSD_REQUIRES(poll_lock_) OSD_COLD;
     bool handle_icmp_errors(std::int64_t now) OSD_REQUIRES(poll_lock_);
     void run_timers(std::int64_t now) OSD_REQUIRES(poll_lock_);
     void run_timer(std::uint32_t slot, std::int64_t now) OSD_REQUIRES(poll_lock_);
