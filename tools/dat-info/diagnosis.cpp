@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "diagnosis.hpp"
 
+#include "devices.hpp"
+
 #include <algorithm>
 #include <csignal>
 #include <cstring>
-#include <filesystem>
-#include <net/if.h>
 #include <set>
 #include <sstream>
 
@@ -17,14 +17,6 @@ bool contains(const std::string &text, const char *part)
     return text.find(part) != std::string::npos;
 }
 
-std::string joined(const std::set<std::string> &words)
-{
-    std::string text;
-    for (const std::string &each : words)
-        text += (text.empty() ? "" : ", ") + each;
-    return text.empty() ? "none" : text;
-}
-
 std::string seconds_text(double seconds)
 {
     std::ostringstream text;
@@ -34,32 +26,11 @@ std::string seconds_text(double seconds)
 
 // ----------------------------------------------------------------------------------------- devices
 
-std::set<std::string> entries_of(const char *folder)
-{
-    std::set<std::string> names;
-    std::error_code none;
-    for (const auto &each : std::filesystem::directory_iterator(folder, none))
-        names.insert(each.path().filename());
-    return names;
-}
-
-/// The names of network interfaces, also in a container that has no sysfs.
-std::set<std::string> interface_names()
-{
-    std::set<std::string> names;
-    struct if_nameindex *all = if_nameindex();
-    for (auto *each = all; each != nullptr && each->if_index != 0; ++each)
-        names.insert(each->if_name);
-    if (all != nullptr)
-        if_freenameindex(all);
-    return names;
-}
-
 /// The parameters of most adapters contain the name of a device or network interface. If none of
 /// the words is one of this machine, the device is missing.
 bool explain_device(adapter &found, const registry_file &file)
 {
-    const std::set<std::string> devices = entries_of("/sys/class/infiniband");
+    const std::set<std::string> devices = rdma_device_names();
     const std::set<std::string> interfaces = interface_names();
     for (const line *each : found.lines) {
         std::istringstream words(each->parameters);

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "devices.hpp"
+
+#include <filesystem>
+#include <fstream>
+#include <ifaddrs.h>
+#include <memory>
+#include <net/if.h>
+
+namespace dat_info {
+namespace {
+
+const std::string rdma_folder = "/sys/class/infiniband";
+
+std::set<std::string> entries_of(const std::string &folder)
+{
+    std::set<std::string> names;
+    std::error_code none;
+    for (const auto &each : std::filesystem::directory_iterator(folder, none))
+        names.insert(each.path().filename());
+    return names;
+}
+
+/// Interfaces that are up and have an IPv4 address, and those that are up.
+struct interface_state {
+    std::set<std::string> up, with_ipv4;
+};
+
+interface_state find_interface_state()
+{
+    interface_state found;
+    ifaddrs *first = nullptr;
+    (void)::getifaddrs(&first);
+    const std::unique_ptr<ifaddrs, void (*)(ifaddrs *)> owner(first, &::freeifaddrs);
+    for (const ifaddrs *each = first; each != nullptr; each = each->ifa_next) {
+        if ((each->ifa_flags & IFF_UP) == 0)
+            continue;
+        found.up.insert(each->ifa_name);
+        if (each->ifa_addr != nullptr && each->ifa_addr->sa_family == AF_INET)
+            found.with_ipv4.insert(each->ifa_name);
+    }
+    return found;
+}
+
+/// The kernel writes "4: ACTIVE".
+std::string trouble_of_port(const std::string &folder)
+{
+    std::string number, state;
+    std::ifstream(folder + "/state") >> number >> state;
+    if (state == "ACTIVE")
+        return "";
+    return "is not active" + (state.empty() ? "" : ", but " + state);
+}
+
+} // namespace
+
+std::set<std::string> rdma_device_names()
+{
+    return entries_of(rdma_folder);
+}
+
+std::set<std::string> interface_names()
+{
+    std::set<std::string> names;
+    struct if_nameindex *all = if_nameindex();
+    for (auto *each = all; each != nullptr && each->if_index != 0; ++each)
+        names.insert(each->if_name);
+    if (all != nullptr)
+        if_freenameindex(all);
+    return names;
+}
+
+std::vector<device> find_devices()
+{
+    std::vector<device> found;
+    const interface_state state = find_interface_state();
+    for (const std::string &name : interface_names())
+        found.push_back({name, "",
+                         state.up.count(name) == 0          ? "is down"
+                         : state.with_ipv4.count(name) == 0 ? "has no IPv4 address"
+                                                            : ""});
+    for (const std::string &name : rdma_device_names())
+        for (const std::string &port : entries_of(rdma_folder + "/" + name + "/ports"))
+            found.push_back(
+                {name, port, trouble_of_port(rdma_folder + "/" + name + "/ports/" + port)});
+    return found;
+}
+
+std::string joined(const std::set<std::string> &words)
+{
+    std::string text;
+    for (const std::string &each : words)
+        text += (text.empty() ? "" : ", ") + each;
+    return text.empty() ? "none" : text;
+}
+
+} // namespace dat_info
