@@ -192,6 +192,54 @@ class DoesNotOpen(WithFolder):
                     "bring the device up .*network interfaces: .*lo")
 
 
+class Suggestions(WithFolder):
+    """Lines for the loopback interface, the one device that every machine has."""
+
+    def line(self, name: str, parameters: str, safety: str = "nonthreadsafe") -> str:
+        return f'{name} u2.0 {safety} default libx.so.2 x.1.0 "{parameters}" "a \\"b\\""'
+
+    def suggested(self, *lines: str) -> dict[str, str]:
+        """The suggested lines for the loopback interface, by adapter."""
+        self.run = Run(self.write(*lines), "--suggest", "--json")
+        self.assertEqual(self.run.status, 0, self.run.output)
+        return {each["line"].split()[0]: each["line"] for each in self.run.data["suggestions"]
+                if each["device"] == "lo"}
+
+    def test_a_line_made_after_another(self) -> None:
+        for safety in ("nonthreadsafe", "threadsafe"):
+            found = self.suggested(self.line("fast-eth77", "tcp eth77 depth=3", safety))
+            self.assertEqual(found, {"fast-lo": self.line("fast-lo", "tcp lo depth=3", safety)})
+            self.assertEqual(self.run.data["suggestions"][0]["like"], "fast-eth77")
+
+    def test_the_text_is_a_dat_conf(self) -> None:
+        run = Run(self.write(self.line("fast-eth77", "eth77")), "--suggest")
+        self.assertEqual(run.status, 0, run.output)
+        self.assertRegex(run.output, "^# Made after the lines of ")
+        listed = Run(self.write(*run.output.splitlines()), "--json")
+        self.assertIn("fast-lo", listed.adapters)
+        self.assertEqual(listed.data["registry"]["malformed"], [])
+
+    def test_what_is_there_already(self) -> None:
+        there = self.line("fast-lo", "lo")
+        for lines in ([there], [self.line("fast-eth77", "eth77"), there],
+                      [self.line("fast-eth77", "eth77"), self.line("other", "lo depth=2")],
+                      [self.line("fast-eth77", "eth77"), self.line("fast-lo", "elsewhere")]):
+            self.assertEqual(self.suggested(*lines), {}, lines)
+
+    def test_a_line_for_an_rdma_device_is_none_for_an_interface(self) -> None:
+        self.assertEqual(self.suggested(self.line("fast-mlx77_0", "mlx77_0 1")), {})
+
+    def test_nothing_to_go_by(self) -> None:
+        for line in (self.line("fast", "eth77"), self.line("fast-eth77", ""),
+                     self.line("fast-eth77", "eth77").replace(" default ", " nondefault ")):
+            run = Run(self.write(line), "--suggest")
+            self.assertEqual(run.status, 3, run.output)
+            self.assertIn("has no line to go by", run.output)
+        run = Run(self.folder / "none.conf", "--suggest")
+        self.assertEqual(run.status, 1, run.output)
+        self.assertIn("none.conf cannot be read: No such file", run.output)
+
+
 class Registry(WithFolder):
     def test_a_malformed_line(self) -> None:
         conf = self.write(self.provider("fine"), "odd u2.0 sometimes default x.so x.1.0 \"\" \"\"",

@@ -21,7 +21,6 @@ std::set<std::string> entries_of(const std::string &folder)
     return names;
 }
 
-/// Interfaces that are up and have an IPv4 address, and those that are up.
 struct interface_state {
     std::set<std::string> up, with_ipv4;
 };

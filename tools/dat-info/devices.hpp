@@ -17,10 +17,10 @@ struct device {
 };
 
 std::set<std::string> rdma_device_names();
-/// Also in a container that has no sysfs.
+/// Needs no sysfs, which containers may lack.
 std::set<std::string> interface_names();
 
-/// All of them, by name.
+/// Finds them, sorted by name.
 std::vector<device> find_devices();
 
 std::string joined(const std::set<std::string> &words); ///< "a, b", or "none"

@@ -8,6 +8,7 @@
 #include "program/libdat2.hpp"
 #include "query.hpp"
 #include "report.hpp"
+#include "suggest.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -31,7 +32,7 @@ enum exit_status { opens = 0, does_not_open = 1, not_there = 3 };
 struct options {
     std::vector<std::string> adapters; ///< only these; all, if there are none
     double seconds = 10;
-    bool json = false, verbose = false;
+    bool json = false, verbose = false, suggest = false;
 };
 
 /// Libraries read these variables when they are loaded, so the program re-executes itself.
@@ -139,6 +140,21 @@ int status_of(const findings &found, const std::vector<std::string> &names)
     return all_well ? opens : does_not_open;
 }
 
+int run_suggest(const options &o)
+{
+    const registry_file file = find_registry_file(libdat2_is_ours());
+    if (file.path.empty() || !file.error.empty())
+        throw std::runtime_error(file.path.empty()
+                                     ? "no dat.conf was found to go by; see dat.conf(5)"
+                                     : file.path + " cannot be read: " + file.error);
+    const suggestions found = suggest(file);
+    if (o.json)
+        print_suggestions_json(found, file);
+    else
+        print_suggestions(found, file);
+    return found.has_examples ? opens : not_there;
+}
+
 int run(const options &o)
 {
     findings found;
@@ -165,6 +181,8 @@ void describe(program::command_line &line, options &o)
     line.flag("--verbose", o.verbose,
               "show the attributes of all adapters, every line of dat.conf, and the debug messages "
               "of libdat2 and the providers");
+    line.flag("--suggest", o.suggest,
+              "print lines for the devices of this machine that dat.conf has no line for");
     line.flag("--json", o.json, "print JSON");
     line.number("--timeout", o.seconds, 0.1, 3600.0,
                 "seconds before opening an adapter is considered hung");
@@ -186,7 +204,7 @@ int main(int argc, char **argv)
     if (o.verbose)
         ask_for_messages(argv);
     try {
-        return run(o);
+        return o.suggest ? run_suggest(o) : run(o);
     } catch (const std::exception &e) {
         std::fprintf(stderr, "dat-info: %s\n", e.what());
         return does_not_open;

@@ -21,8 +21,9 @@ constexpr std::size_t largest_file = 16u << 20;
 
 line kept(const dat::config_line &read)
 {
-    return {read.number,         read.name,       read.kernel,  read.api_major, read.api_minor,
-            read.is_thread_safe, read.is_default, read.library, read.ia_params};
+    return {read.number,           read.name,           read.kernel,         read.api_major,
+            read.api_minor,        read.is_thread_safe, read.is_default,     read.library,
+            read.provider_version, read.ia_params,      read.platform_params};
 }
 
 /// What a malformed line would have been about: its first word.

@@ -15,7 +15,9 @@ struct line {
     bool thread_safe;
     bool is_default;
     std::string library;
+    std::string provider_version;
     std::string parameters;
+    std::string platform_parameters;
 
     bool is_usable() const { return !for_the_kernel && is_default; }
 };
