@@ -136,7 +136,7 @@ class DoesNotOpen(WithFolder):
         run = Run(conf, "--json", "--timeout", "3")
         self.assertEqual(run.status, 0, run.output)
         self.reason(run, "open_fails", "does not open", "returns DAT_INSUFFICIENT_RESOURCES",
-                    f"seventh field of {conf}:1$")
+                    "seventh field of the line; `dat-info --suggest`")
         self.reason(run, "open_hangs", "hangs", "hangs in dat_ia_open for more than 3 seconds",
                     "--timeout")
         self.reason(run, "open_crashes", "crashes", "SIGSEGV in dat_ia_open", "bug in the provider")
@@ -157,9 +157,9 @@ class DoesNotOpen(WithFolder):
         run = Run(conf, "--json")
         self.assertEqual(run.status, 1, run.output)
         self.reason(run, "gone", "does not open", "/nowhere/libgone.so.2: cannot open shared",
-                    rf"install the library there, or correct the fifth field of {conf}:2")
+                    "install the library there, or correct the fifth field of the line")
         self.reason(run, "none", "does not open", "libnone.so.2: cannot open shared",
-                    rf"package of that library.* LD_LIBRARY_PATH.*{conf}:3")
+                    "package of that library.* LD_LIBRARY_PATH.*fifth field of the line")
         text = Run(conf)
         self.assertIn(f"{conf}:2: /nowhere/libgone.so.2, parameters \"eth0 0\"", text.words)
         self.assertIn("0 of 2 entries open", text.output)
@@ -184,12 +184,29 @@ class DoesNotOpen(WithFolder):
         self.reason(run, "lacks", "does not open", "libneeded.so: cannot open shared",
                     f"install libneeded.so, which {library} depends on; `ldd ")
         self.reason(run, "wrong", "does not open", "has no symbol dat_provider_init",
-                    f"not a DAT 2.0 provider: correct the fifth field of {conf}:2")
+                    f"not a DAT 2.0 provider: correct the fifth field of the line")
 
     def test_a_device_that_is_not_there(self) -> None:
         run = Run(self.write(self.provider("absent", "open_fails")), "--json")
-        self.reason(run, "absent", "does not open", 'parameters "open_fails" do not name a device',
+        self.reason(run, "absent", "does not open", "its parameters do not name a device",
                     "bring the device up .*network interfaces: .*lo")
+
+
+    def test_equal_failures_share_one_text(self) -> None:
+        names = [f"absent{i}" for i in range(12)]
+        conf = self.write(self.provider("absent0", "open_fails"), self.provider("sound"),
+                          *(self.provider(name, "open_fails") for name in names[1:]),
+                          self.provider("absent5", "open_fails", "threadsafe"),
+                          self.provider("dies", "open_crashes"))
+        run = Run(conf)
+        self.assertEqual(run.output.count("do not name a device"), 1)
+        self.assertEqual(run.output.count("bring the device up"), 1)
+        self.assertIn(f"{conf}:1,3,4,5,6,7,8,9 and others: ", run.words)
+        self.assertEqual(run.output.count(" does not open"), 13)
+        self.assertIn("bug in the provider", run.words)
+        for name in (*names, "sound", "dies"):
+            self.assertRegex(run.output, rf"\n{name} ")
+        self.assertEqual(Run(conf, "--verbose").words.count("bring the device up"), 13)
 
 
 class Suggestions(WithFolder):

@@ -28,7 +28,7 @@ std::string seconds_text(double seconds)
 
 /// The parameters of most adapters contain the name of a device or network interface. If none of
 /// the words is one of this machine, the device is missing.
-bool explain_device(adapter &found, const registry_file &file)
+bool explain_device(adapter &found)
 {
     const std::set<std::string> devices = rdma_device_names();
     const std::set<std::string> interfaces = interface_names();
@@ -45,11 +45,11 @@ bool explain_device(adapter &found, const registry_file &file)
     }
     if (found.lines.empty())
         return false;
-    found.reason += "; its parameters \"" + found.lines.front()->parameters +
-                    "\" do not name a device of this machine";
+    found.reason += "; its parameters do not name a device of this machine";
     found.advice = "bring the device up (RDMA devices: " + joined(devices) +
                    "; network interfaces: " + joined(interfaces) +
-                   "), or correct the seventh field of " + file.where(found.lines.front()->number);
+                   "), or correct the seventh field of the line; `dat-info --suggest` writes lines "
+                   "for the devices that are there";
     return true;
 }
 
@@ -66,10 +66,8 @@ std::string missing_name(const std::string &message)
     return message.substr(0, message.find(':'));
 }
 
-void explain_library(adapter &found, const line &at, const std::string &message,
-                     const registry_file &file)
+void explain_library(adapter &found, const line &at, const std::string &message)
 {
-    const std::string place = file.where(at.number);
     found.reason = "cannot load its library: " + message;
     std::erase_if(found.output, // remove the duplicate
                   [&](const std::string &said) { return contains(said, message.c_str()); });
@@ -77,32 +75,31 @@ void explain_library(adapter &found, const line &at, const std::string &message,
         found.advice = "install " + missing_name(message) + ", which " + at.library +
                        " depends on; `ldd " + at.library + "` lists all missing dependencies";
     } else if (is_missing(message) && contains(at.library, "/")) {
-        found.advice = "install the library there, or correct the fifth field of " + place;
+        found.advice = "install the library there, or correct the fifth field of the line";
     } else if (is_missing(message)) {
         found.advice =
             "install the package of that library, or make it visible to the dynamic loader "
-            "(ldconfig, LD_LIBRARY_PATH), or write its full path in the fifth field of " +
-            place;
+            "(ldconfig, LD_LIBRARY_PATH), or write its full path in the fifth field of the line";
     } else if (contains(message, "undefined symbol")) {
         found.advice =
             "the library was built against other versions of its dependencies: reinstall it; "
             "`ldd -r " +
             at.library + "` lists the missing symbols";
     } else if (contains(message, "has no symbol dat_provider_")) {
-        found.advice = "the library is not a DAT 2.0 provider: correct the fifth field of " + place;
+        found.advice = "the library is not a DAT 2.0 provider: correct the fifth field of the line";
     } else {
-        found.advice = "see `ldd " + at.library + "`, and the fifth field of " + place;
+        found.advice = "see `ldd " + at.library + "`, and the fifth field of the line";
     }
 }
 
-bool explain_loading(adapter &found, const std::vector<record> &told, const registry_file &file)
+bool explain_loading(adapter &found, const std::vector<record> &told)
 {
     for (const record &each : told) {
         if (each[0] != "loading" || each[2].empty())
             continue;
         for (const line *at : found.lines)
             if (std::to_string(at->number) == each[1]) {
-                explain_library(found, *at, each[2], file);
+                explain_library(found, *at, each[2]);
                 return true;
             }
     }
@@ -111,15 +108,15 @@ bool explain_loading(adapter &found, const std::vector<record> &told, const regi
 
 // ---------------------------------------------------------------------------------------- verdicts
 
-void explain_refusal(adapter &found, const std::vector<record> &told, const registry_file &file)
+void explain_refusal(adapter &found, const std::vector<record> &told)
 {
     found.is = state::refused;
-    if (found.code_why == "not found" && explain_loading(found, told, file))
+    if (found.code_why == "not found" && explain_loading(found, told))
         return;
     found.reason = found.step + " returns " + found.code;
     if (found.code_why == "not found")
         found.reason += ": its library loads but does not register this adapter";
-    if (explain_device(found, file))
+    if (explain_device(found))
         return;
     if (found.output.empty())
         found.advice = "`dat-info --verbose " + found.name +
@@ -184,8 +181,8 @@ std::string refused_call(const std::vector<record> &told)
 
 } // namespace
 
-void judge(adapter &found, child_end end, const registry_file &file,
-           const std::vector<std::string> &common_output, double seconds)
+void judge(adapter &found, child_end end, const std::vector<std::string> &common_output,
+           double seconds)
 {
     for (std::string &each : end.output)
         if (std::find(common_output.begin(), common_output.end(), each) == common_output.end())
@@ -194,7 +191,7 @@ void judge(adapter &found, child_end end, const registry_file &file,
         explain_death(found, end, seconds);
     } else if (!found.code.empty()) {
         found.step = refused_call(end.told);
-        explain_refusal(found, end.told, file);
+        explain_refusal(found, end.told);
     } else if (end.signal != 0) { // the signal came after its report: in a thread or destructor of
                                   // the provider
         explain_death(found, end, seconds);

@@ -10,8 +10,8 @@ namespace dat_info {
 
 /// Fills in the verdict on an adapter. `common_output` are lines that every child writes, about
 /// dat.conf.
-void judge(adapter &found, child_end end, const registry_file &file,
-           const std::vector<std::string> &common_output, double seconds);
+void judge(adapter &found, child_end end, const std::vector<std::string> &common_output,
+           double seconds);
 
 /// Why there is no adapter `name`, in lines.
 std::vector<std::string> explain_unknown(const std::string &name, const registry_file &file,

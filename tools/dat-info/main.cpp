@@ -95,8 +95,7 @@ void open_all(findings &found, const options &o)
                                  open_adapter(each, with_endpoint, parent);
                              },
                              [&](child_end end) {
-                                 judge(each, std::move(end), found.file, found.registry_output,
-                                       o.seconds);
+                                 judge(each, std::move(end), found.registry_output, o.seconds);
                              }});
     run_children(std::move(tasks), o.seconds);
 }

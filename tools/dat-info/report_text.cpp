@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <set>
 #include <sstream>
 #include <sys/ioctl.h>
 #include <unistd.h>
-#include <utility>
 
 namespace dat_info {
 namespace {
@@ -15,6 +15,9 @@ namespace {
 enum colour { plain = 0, bold = 1, dim = 2, red = 31, green = 32, yellow = 33 };
 
 constexpr std::size_t few_lines = 8; ///< limit on the lines that a provider wrote
+
+/// Adapters that fare alike, so that one text serves all of them.
+using group = std::vector<const adapter *>;
 
 class page {
 public:
@@ -34,11 +37,13 @@ private:
     void print_file_problems() const;
     void print_table();
     void print_row(const adapter &each, const adapter *twin);
-    void print_why(const adapter &each, const adapter *twin) const;
+    void print_why(const group &alike) const;
+    std::string lines_of(const group &alike) const;
     void print_output(const adapter &each) const;
     void print_attributes(const adapter &each, const adapter *before) const;
     void print_verdict() const;
     const adapter *twin_of(std::size_t index) const;
+    group alike(std::size_t index) const;
 
     std::string painted(const std::string &text, int colour) const;
     void paragraph(const std::string &label, const std::string &text, int colour,
@@ -149,6 +154,26 @@ const adapter *page::twin_of(std::size_t index) const
     return alike ? &next : nullptr;
 }
 
+/// An adapter with its twin, and in a list all that fail for the reason that it has.
+group page::alike(std::size_t index) const
+{
+    const adapter &one = found_.adapters[index];
+    const adapter *twin = twin_of(index);
+    const auto fails_so = [&](const adapter &other) {
+        return wanted_ == detail::list && one.is != state::opens && !one.lines.empty() &&
+               !other.lines.empty() && other.is == one.is && other.reason == one.reason &&
+               other.advice == one.advice &&
+               other.lines.front()->library == one.lines.front()->library;
+    };
+    group members;
+    for (std::size_t i = index; i < found_.adapters.size(); ++i) {
+        const adapter &other = found_.adapters[i];
+        if (&other == &one || &other == twin || fails_so(other))
+            members.push_back(&other);
+    }
+    return members;
+}
+
 void page::print_table()
 {
     for (const adapter &each : found_.adapters)
@@ -157,11 +182,22 @@ void page::print_table()
                                       "thread safety  address          state",
                                   dim)
                               .c_str());
+    std::set<const adapter *> printed;
     for (std::size_t i = 0; i < found_.adapters.size(); ++i) {
         const adapter &each = found_.adapters[i];
+        if (printed.count(&each) != 0)
+            continue;
         const adapter *twin = twin_of(i);
-        print_row(each, twin);
-        print_why(each, twin);
+        const group members = alike(i);
+        for (std::size_t j = 0; j < members.size(); ++j) {
+            if (!printed.insert(members[j]).second)
+                continue;
+            const adapter *other = twin_of(static_cast<std::size_t>(members[j] - &each) + i);
+            print_row(*members[j], other);
+            if (other != nullptr)
+                printed.insert(other);
+        }
+        print_why(members);
         if (wanted_ == detail::all || each.is != state::opens)
             print_output(each);
         if (wanted_ != detail::list) {
@@ -169,7 +205,6 @@ void page::print_table()
             if (twin != nullptr)
                 print_attributes(*twin, &each);
         }
-        i += twin != nullptr;
     }
 }
 
@@ -183,22 +218,38 @@ void page::print_row(const adapter &each, const adapter *twin)
                 address.empty() ? "-" : address.c_str(), painted(name_of(each.is), colour).c_str());
 }
 
-void page::print_why(const adapter &each, const adapter *twin) const
+/// The numbers of their lines, the library and the parameters.
+std::string page::lines_of(const group &alike) const
+{
+    static constexpr std::size_t few = 8;
+    std::vector<std::string> numbers, parameters;
+    for (const adapter *each : alike)
+        for (const line *one : each->lines) {
+            numbers.push_back(std::to_string(one->number));
+            if (std::ranges::find(parameters, one->parameters) == parameters.end())
+                parameters.push_back(one->parameters);
+        }
+    const auto listed = [](const std::vector<std::string> &all, const char *quote,
+                           const char *separator) {
+        std::string text;
+        for (std::size_t i = 0; i < std::min(all.size(), few); ++i)
+            text += (i == 0 ? "" : separator) + (quote + all[i]) + quote;
+        return text + (all.size() > few ? " and others" : "");
+    };
+    std::erase(parameters, "");
+    const adapter &first = *alike.front();
+    if (first.lines.empty())
+        return file_name();
+    return file_name() + ":" + listed(numbers, "", ",") + ": " + first.lines.front()->library +
+           (parameters.empty() ? "" : ", parameters " + listed(parameters, "\"", ", "));
+}
+
+void page::print_why(const group &alike) const
 {
     constexpr std::size_t indent = 4;
-    if (each.is != state::opens || wanted_ != detail::list) {
-        std::string at = file_name();
-        const char *separator = ":";
-        for (const adapter *one : {&each, twin})
-            for (const line *offered : one != nullptr ? one->lines : std::vector<const line *>())
-                at += std::exchange(separator, ",") + std::to_string(offered->number);
-        if (!each.lines.empty()) {
-            const line &first = *each.lines.front();
-            at += ": " + first.library +
-                  (first.parameters.empty() ? "" : ", parameters \"" + first.parameters + "\"");
-        }
-        paragraph("at   ", at, plain, indent);
-    }
+    const adapter &each = *alike.front();
+    if (each.is != state::opens || wanted_ != detail::list)
+        paragraph("at   ", lines_of(alike), plain, indent);
     if (!each.reason.empty())
         paragraph("why  ", each.reason, each.is == state::not_ours ? plain : red, indent);
     if (!each.advice.empty())

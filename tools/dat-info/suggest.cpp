@@ -37,7 +37,7 @@ std::string text_of(const words &all)
 struct example {
     const line *from;
     std::string prefix; ///< its name without the device
-    std::size_t place; ///< index of the device among its parameters
+    std::size_t place;  ///< index of the device among its parameters
     bool is_rdma;
 };
 
