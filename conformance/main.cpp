@@ -8,12 +8,11 @@
 #include "calls/answers.hpp"
 #include "harness/peer.hpp"
 #include "harness/silent_reporter.hpp"
+#include "program/command_line.hpp"
+#include "program/failure.hpp"
 #include "program/libdat2.hpp"
 #include "program/output_file.hpp"
-#include "program/standard_streams.hpp"
 #include "reports/scorecard.hpp"
-
-#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -99,6 +98,7 @@ DOCTEST_REGISTER_LISTENER("watchdog", 1, watchdog);
 enum exit_status { all_well = 0, something_failed = 1, wrong_usage = 2, no_device = 3, skip = 77 };
 
 struct options {
+    std::vector<std::string> adapters; ///< one, however it was named
     std::vector<std::string> cases;
     std::vector<std::string> keep_loaded;
     std::string waivers_file;
@@ -106,14 +106,15 @@ struct options {
     std::string html;
     std::string calls;
     double seconds = case_seconds;
-    unsigned jobs = 0;
+    double patience = std::chrono::duration<double>(conformance::patience).count();
+    std::uint32_t jobs = 0;
     bool list = false;
     bool skip_missing = false;
     bool open_first = false;
     bool no_repeat = false;
     std::string api = "2.0";
     std::string peer_role;
-    int peer_fd = -1;
+    std::string peer_fd;
 };
 
 constexpr const char *footer =
@@ -121,103 +122,101 @@ constexpr const char *footer =
     "3 the adapter cannot be opened (77 with --skip-missing).\n"
     "With --in-process, other options are passed to doctest.";
 
-void describe(CLI::App &app, options &o)
+void describe_how(program::command_line &line, options &o)
 {
     settings &ours = the_settings();
-    app.set_version_flag("--version", "dapl-conformance " PROGRAM_VERSION,
-                         "show the version and exit");
-    app.add_option("--ia", ours.ia, "name in dat.conf of the adapter to test")
-        ->envname("DAPL_CONFORMANCE_IA");
-    app.add_flag("--threadsafe", ours.thread_safe,
-                 "open the adapter through its thread-safe line of dat.conf");
-    app.add_option("--api", o.api,
-                   "2.0, or 1.2: run the cases through libdat, the library of DAT 1.2")
-        ->check(CLI::IsMember({"2.0", "1.2"}))
-        ->capture_default_str();
-    app.add_option("--case", o.cases,
-                   "run only the cases whose id or name matches this pattern (repeatable): 'EVD-*'")
-        ->allow_extra_args(false);
-    app.add_flag("--list", o.list, "list the cases and exit");
-    app.add_option("--jobs", o.jobs, "run N cases in parallel (default: two per processor)")
-        ->check(CLI::Range(1, 1024));
-    app.add_option("--timeout", o.seconds,
-                   "seconds before a case, or opening the adapter, is considered hung")
-        ->check(CLI::Range(0.1, 1e6))
-        ->capture_default_str();
-    app.add_option_function<double>(
-           "--patience",
-           [](double seconds) {
-               patience = milliseconds(static_cast<milliseconds::rep>(seconds * 1000));
-           },
-           "seconds that a case waits for an expected event (default: 20)")
-        ->check(CLI::Range(0.1, 1e6));
-    app.add_option("--promise", ours.promises,
-                   "check what the transport guarantees beyond DAT (repeatable): acknowledged, a "
-                   "request completes only after the peer has accepted or refused it; "
-                   "final_byte_last, the last byte of an RDMA write becomes visible after all "
-                   "others; local_protection, the LMR contexts of local segments are checked; "
-                   "private_descriptors, programs that the consumer starts inherit no descriptor; "
-                   "unmapped_memory, unmapping registered memory fails operations but does not "
-                   "crash the process")
-        ->check(CLI::IsMember({"acknowledged", "final_byte_last", "local_protection",
-                               "private_descriptors", "unmapped_memory"}))
-        ->allow_extra_args(false);
-    app.add_flag("--long", ours.long_rounds,
-                 "run stress cases at full length: bursts of 5,000 connects, thousands of rounds");
-    app.add_option("--peer-network", ours.peer_network,
-                   "network namespace of the peer processes, such as /run/netns/NAME, as if they "
-                   "ran on another host")
-        ->check(CLI::ExistingFile);
-    app.add_option("--peer-user", ours.peer_user,
-                   "user that the peer processes run as, by name or number; needs root")
-        ->check([](const std::string &) {
-            return std::string(::geteuid() == 0 ? "" : "only root can start processes of others");
-        });
-    app.add_option("--keep-loaded", o.keep_loaded,
-                   "preload this library and keep it loaded (repeatable), so that a provider that "
-                   "depends on it opens faster")
-        ->allow_extra_args(false);
-    app.add_flag("--open-first", o.open_first,
-                 "open and close the adapter once in the parent process, before the cases are "
-                 "forked: for libraries with slow initialization that are safe to fork");
-    app.add_flag("--no-repeat", o.no_repeat,
-                 "judge by the first run: do not repeat failed cases alone, one at a time");
-    app.add_option("--waivers", o.waivers_file, "JSON file of known failures to accept")
-        ->check(CLI::ExistingFile);
-    app.add_option("--json", o.json, "write the scorecard as JSON to this file");
-    app.add_option("--html", o.html, "write the scorecard as a web page to this file");
-    app.add_option("--calls", o.calls,
-                   "judge nothing: write to this file, as JSON, what each call answers in each "
-                   "state of the object that it is made on");
-    app.add_flag("--skip-missing", o.skip_missing,
-                 "exit with 77 (skipped) if the adapter cannot be opened");
-    app.add_flag("--in-process", ours.in_process,
-                 "run the cases with doctest in this process, for debuggers and sanitizers");
-    app.add_option("--peer", o.peer_role)->group("");
-    app.add_option("--fd", o.peer_fd)->group("");
-    app.footer(footer);
-    app.allow_extras();
+    line.number("--jobs", o.jobs, 1u, 1024u,
+                "run N cases in parallel (default: two per processor)");
+    line.number("--timeout", o.seconds, 0.1, 1e6,
+                "seconds before a case, or opening the adapter, is considered hung");
+    line.number("--patience", o.patience, 0.1, 1e6,
+                "seconds that a case waits for an expected event");
+    line.flag("--long", ours.long_rounds,
+              "run stress cases at full length: bursts of 5,000 connects, thousands of rounds");
+    line.file("--peer-network", ours.peer_network,
+              "network namespace of the peer processes, such as /run/netns/NAME, as if they ran on "
+              "another host");
+    line.text("--peer-user", "USER", ours.peer_user,
+              "user that the peer processes run as, by name or number; needs root");
+    line.alternative("--keep-loaded", "LIBRARY", o.keep_loaded,
+                     "preload this library and keep it loaded (repeatable), so that a provider "
+                     "that depends on it opens faster");
+    line.flag("--open-first", o.open_first,
+              "open and close the adapter once in the parent process, before the cases are "
+              "forked: for libraries with slow initialization that are safe to fork");
+    line.flag("--no-repeat", o.no_repeat,
+              "judge by the first run: do not repeat failed cases alone, one at a time");
+    line.flag("--in-process", ours.in_process,
+              "run the cases with doctest in this process, for debuggers and sanitizers");
+    line.internal("--peer", o.peer_role);
+    line.internal("--fd", o.peer_fd);
+}
+
+void describe(program::command_line &line, options &o)
+{
+    settings &ours = the_settings();
+    line.positionals("adapter", o.adapters,
+                     "name in dat.conf of the adapter to test (default: the environment variable "
+                     "DAPL_CONFORMANCE_IA)");
+    line.alternative("--ia,--adapter", "NAME", o.adapters, "same as the positional argument");
+    line.flag("--threadsafe", ours.thread_safe,
+              "open the adapter through its thread-safe line of dat.conf");
+    line.text("--api", "VERSION", o.api,
+              "2.0, or 1.2: run the cases through libdat, the library of DAT 1.2");
+    line.alternative(
+        "--case", "PATTERN", o.cases,
+        "run only the cases whose id or name matches this pattern (repeatable): 'EVD-*'");
+    line.flag("--list", o.list, "list the cases and exit");
+    line.choices(
+        "--promise", ours.promises,
+        {"acknowledged", "final_byte_last", "local_protection", "private_descriptors",
+         "unmapped_memory"},
+        "check what the transport guarantees beyond DAT: acknowledged, a request completes "
+        "only after the peer has accepted or refused it; final_byte_last, the last byte of "
+        "an RDMA write becomes visible after all others; local_protection, the LMR "
+        "contexts of local segments are checked; private_descriptors, programs that the "
+        "consumer starts inherit no descriptor; unmapped_memory, unmapping registered "
+        "memory fails operations but does not crash the process");
+    line.file("--waivers", o.waivers_file, "JSON file of known failures to accept");
+    line.text("--json", "FILE", o.json, "write the scorecard as JSON to this file");
+    line.text("--html", "FILE", o.html, "write the scorecard as a web page to this file");
+    line.text("--calls", "FILE", o.calls,
+              "judge nothing: write to this file, as JSON, what each call answers in each state of "
+              "the object that it is made on");
+    line.flag("--skip-missing", o.skip_missing,
+              "exit with 77 (skipped) if the adapter cannot be opened");
+    describe_how(line, o);
+    line.footer(footer);
+    line.allow_unknown();
+}
+
+/// What is wrong with the options, or nothing.
+std::string contradiction(const program::command_line &line, const options &o)
+{
+    settings &ours = the_settings();
+    if (const auto rest = line.rest(); !rest.empty() && !ours.in_process)
+        return "unknown option " + rest.front();
+    if (o.adapters.size() > 1)
+        return "one adapter at a time: " + o.adapters[0] + " or " + o.adapters[1];
+    if (!ours.peer_user.empty() && ::geteuid() != 0)
+        return "--peer-user: only root can start processes of others";
+    return "";
 }
 
 [[noreturn]] void misused(const std::string &what)
 {
-    std::fprintf(stderr, "dapl-conformance: %s\nRun with --help for more information.\n",
-                 what.c_str());
-    std::exit(wrong_usage);
+    throw program::failure(what + "\nrun dapl-conformance --help for usage");
 }
 
-/// Parses the options; exits for --help and for errors.
-void parse(CLI::App &app, int argc, char **argv)
+/// Settings that are no variables of the options.
+void take(const options &o)
 {
-    try {
-        app.parse(argc, argv);
-    } catch (const CLI::ParseError &e) {
-        if (e.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success))
-            std::exit(app.exit(e));
-        misused(e.what());
-    }
-    if (const auto rest = app.remaining(); !rest.empty() && !the_settings().in_process)
-        misused("unknown option " + rest.front());
+    const char *const usual = std::getenv("DAPL_CONFORMANCE_IA");
+    if (!o.adapters.empty())
+        the_settings().ia = o.adapters.front();
+    else if (usual != nullptr)
+        the_settings().ia = usual;
+    patience = milliseconds(static_cast<milliseconds::rep>(o.patience * 1000));
 }
 
 void keep_loaded(const std::string &library)
@@ -463,7 +462,7 @@ int run(const options &o, int argc, char **argv)
     if (o.list)
         return list(chosen);
     if (the_settings().ia.empty())
-        misused("--ia is missing: the name in dat.conf of the adapter to test");
+        misused("no adapter is named; dat-info lists them");
     const waivers known = waivers_of(o);
     for (const std::string &path : {o.json, o.html})
         if (!path.empty())
@@ -480,14 +479,17 @@ int run(const options &o, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    program::guard_standard_streams();
     conformance::options o;
-    CLI::App app{"Judges a DAT adapter: a scorecard of black-box cases over the DAT 2.0 API",
-                 "dapl-conformance"};
-    conformance::describe(app, o);
-    conformance::parse(app, argc, argv);
+    program::command_line line("dapl-conformance",
+                               "Judge a DAT adapter: a scorecard of black-box cases over the API");
+    conformance::describe(line, o);
+    if (const auto status = line.parse(argc, argv))
+        return *status;
+    if (const std::string wrong = conformance::contradiction(line, o); !wrong.empty())
+        return line.misused(wrong);
+    conformance::take(o);
     if (!o.peer_role.empty())
-        conformance::leave_peer(conformance::run_role(o.peer_role, o.peer_fd));
+        conformance::leave_peer(conformance::run_role(o.peer_role, std::atoi(o.peer_fd.c_str())));
     try {
         program::use_api(o.api, argv);
         return conformance::run(o, argc, argv);

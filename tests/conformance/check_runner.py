@@ -314,10 +314,22 @@ class RunnerTest(unittest.TestCase):
     def test_wrong_usage(self):
         for arguments in (["--nonsense"], [], ["--ia"], ["--ia", "sound", "--case", "XYZ-*"],
                           ["--ia", "sound", "--timeout", "never"], ["--ia", "sound", "--jobs", "0"],
-                          ["--ia", "sound", "--promise", "gold"]):
+                          ["--ia", "sound", "--promise", "gold"], ["sound", "--nonsense"],
+                          ["sound", "--ia", "hang"]):
             run = Run(self.folder, *arguments)
             self.assertEqual(run.status, 2, (arguments, run.output))
             self.assertIn("dapl-conformance: ", run.output)
+
+    def test_ways_to_name_an_adapter(self):
+        for named in (["sound"], ["--ia", "sound"], ["--adapter", "sound"]):
+            run = Run(self.folder, *named, "--case", "HANDLE-01", DAPL_CONFORMANCE_IA="hang")
+            self.assertIn("adapter sound", run.output)
+        run = Run(self.folder, "--case", "HANDLE-01", DAPL_CONFORMANCE_IA="sound")
+        self.assertIn("adapter sound", run.output)
+
+    def test_help_fits_a_terminal(self):
+        run = Run(self.folder, "--help")
+        self.assertEqual([line for line in run.output.splitlines() if len(line) > 85], [])
 
     def test_version(self):
         run = Run(self.folder, "--version")

@@ -114,11 +114,20 @@ void command_line::text(const char *name, const char *metavar, std::string &valu
     parser_->add(name, metavar, value, help);
 }
 
+void command_line::file(const char *name, std::string &path, const char *help)
+{
+    parser_->add(name, "FILE", path, help)->check(CLI::ExistingFile.description(""));
+}
+
 void command_line::alternative(const char *name, const char *metavar,
                                std::vector<std::string> &values, const char *help)
 {
-    const auto add = [&values](const std::string &value) { values.push_back(value); };
-    parser_->app.add_option_function<std::string>(name, add, help)->type_name(metavar);
+    const auto add = [&values](const std::vector<std::string> &more) {
+        values.insert(values.end(), more.begin(), more.end());
+    };
+    parser_->app.add_option_function<std::vector<std::string>>(name, add, help)
+        ->type_name(metavar)
+        ->allow_extra_args(false);
 }
 
 template <class Number>
@@ -177,6 +186,28 @@ void command_line::negative_flag(const char *name, bool &value, const char *help
         name, [&value] { value = false; }, help);
 }
 
+void command_line::internal(const char *name, std::string &value)
+{
+    parser_->app.add_option(name, value)->group("");
+}
+
+void command_line::allow_unknown()
+{
+    parser_->app.allow_extras();
+}
+
+std::vector<std::string> command_line::rest() const
+{
+    return parser_->app.remaining();
+}
+
+int command_line::misused(const std::string &what) const
+{
+    std::fprintf(stderr, "%s: %s\nrun %s --help for usage\n", parser_->program.c_str(),
+                 what.c_str(), parser_->program.c_str());
+    return wrong_usage;
+}
+
 void command_line::exclude(const char *name, const char *other)
 {
     parser_->app.get_option(name)->excludes(parser_->app.get_option(other));
@@ -195,9 +226,7 @@ std::optional<int> command_line::parse(int argc, const char *const *argv)
     } catch (const CLI::ParseError &e) {
         if (e.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success))
             return parser_->app.exit(e);
-        std::fprintf(stderr, "%s: %s\nrun %s --help for usage\n", parser_->program.c_str(),
-                     e.what(), parser_->program.c_str());
-        return wrong_usage;
+        return misused(e.what());
     }
 }
 

@@ -31,7 +31,9 @@ public:
     void positionals(const char *name, std::vector<std::string> &values, const char *help);
 
     void text(const char *name, const char *metavar, std::string &value, const char *help);
-    /// Appends one value to `values`, which positional arguments also fill.
+    /// The path of a file that is there.
+    void file(const char *name, std::string &path, const char *help);
+    /// Appends its value to `values`; may be repeated, and positional arguments may fill them, too.
     void alternative(const char *name, const char *metavar, std::vector<std::string> &values,
                      const char *help);
     template <class Number>
@@ -49,7 +51,11 @@ public:
     void flag(const char *name, bool &value, const char *help);
     /// An option that turns off something that is on by default.
     void negative_flag(const char *name, bool &value, const char *help);
+    /// An option that only the program itself uses: --help does not show it.
+    void internal(const char *name, std::string &value);
 
+    /// Leaves options that are not known for rest().
+    void allow_unknown();
     /// The two options are mutually exclusive.
     void exclude(const char *name, const char *other);
     /// Shown under the options.
@@ -58,6 +64,10 @@ public:
     /// Sets the values. If there is a result, the program must exit with it: --help or --version
     /// was given, or an error was reported.
     [[nodiscard]] std::optional<int> parse(int argc, const char *const *argv);
+    /// After parse(): the options that are not known.
+    std::vector<std::string> rest() const;
+    /// Reports that the options contradict each other or the machine. Returns the exit status.
+    [[nodiscard]] int misused(const std::string &what) const;
 
 private:
     struct parser;
