@@ -173,6 +173,7 @@ public:
             return;
         program::json root;
         root["adapter"] = dapl_am_adapter();
+        root["origin"] = program::origin_json();
         root["results"] = results_;
         program::write_json(options_.json, root);
     }

@@ -367,7 +367,9 @@ int run(const options &o)
         s->finish();
     }
     if (!o.json.empty())
-        program::write_json(o.json, {{"wakeups", o.wakeups}, {"results", results}});
+        program::write_json(
+            o.json,
+            {{"origin", program::origin_json()}, {"wakeups", o.wakeups}, {"results", results}});
     const double first = median(sleepers.front()->result().of_process);
     if (o.max_switches > 0 && first > o.max_switches) {
         std::printf("%s needs %.2f switches, the limit is %.2f\n", o.adapters.front().c_str(),

@@ -342,6 +342,7 @@ void write_results(const options &o, const std::vector<result> &results)
     if (!o.json.empty()) {
         program::json root;
         root["adapter"] = dapl_am_adapter();
+        root["origin"] = program::origin_json();
         root["ranks"] = dapl_am_size();
         root["results"] = program::json::array();
         for (const result &r : results)

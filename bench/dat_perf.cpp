@@ -10,6 +10,7 @@
 #include "program/command_line.hpp"
 #include "program/json.hpp"
 #include "program/libdat2.hpp"
+#include "program/origin.hpp"
 #include "program/output_file.hpp"
 #include "statistics.hpp"
 #include "traffic.hpp"
@@ -561,6 +562,7 @@ plot::figure figure_of(const options &o, const std::vector<measurement> &all)
     figure.title = o.adapter;
     figure.subtitle = "dat-perf, " + std::string(o.host.empty() ? "both sides on one host"
                                                                 : "client of " + o.host);
+    figure.footnote = program::this_origin().text();
     figure.panels = {
         panel_of(all, "latency", "Latency: half a round trip", "s", 1e-6),
         panel_of(all, "bandwidth", "Bandwidth, one way", "B/s", 1),
@@ -661,7 +663,8 @@ bool pairs::report()
             all.push_back(program::json::parse(told));
     }
     if (!o_.json.empty())
-        program::write_json(o_.json, {{"adapter", o_.adapter}, {"pairs", all}});
+        program::write_json(
+            o_.json, {{"adapter", o_.adapter}, {"origin", program::origin_json()}, {"pairs", all}});
     print(all);
     if (!good)
         std::fprintf(stderr, "dat-perf: %zu of %d pairs were measured\n", all.size(), half_);
@@ -735,7 +738,9 @@ void lead(channel &peer, const options &o, program::json results = program::json
     for (const program::json &each : l.results())
         results.push_back(each);
     if (!o.json.empty())
-        program::write_json(o.json, {{"adapter", o.adapter}, {"results", results}});
+        program::write_json(
+            o.json,
+            {{"adapter", o.adapter}, {"origin", program::origin_json()}, {"results", results}});
     if (!o.svg.empty())
         plot::write_svg(o.svg, figure_of(o, l.measurements()));
 }
@@ -747,7 +752,9 @@ void run_forked(const options &o)
         opened = run_open(o);
     if (o.wants_open_only()) {
         if (!o.json.empty())
-            program::write_json(o.json, {{"adapter", o.adapter}, {"results", opened}});
+            program::write_json(
+                o.json,
+                {{"adapter", o.adapter}, {"origin", program::origin_json()}, {"results", opened}});
         return;
     }
     auto [child, peer] = forked_peer::start([&](channel &leader) {
@@ -761,6 +768,8 @@ void run_forked(const options &o)
 /// Returns false when that was said already.
 bool run(const options &o)
 {
+    if (const std::string busy = program::this_origin().warning(); !busy.empty() && !o.server)
+        std::fprintf(stderr, "dat-perf: %s\n", busy.c_str());
     if (o.in_job)
         return pairs(o).measure();
     for (const std::string &path : {o.json, o.svg})

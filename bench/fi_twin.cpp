@@ -79,6 +79,7 @@ void lead(const options &o)
     std::printf("  RDMA write %7u B  %8.2f GB/s\n", big, bandwidth / 1e9);
     if (!o.json.empty())
         program::write_json(o.json, {{"provider", o.provider},
+                                     {"origin", program::origin_json()},
                                      {"size", o.size},
                                      {"latency_us", median(latency_us)},
                                      {"messages_per_s", rate},

@@ -279,7 +279,9 @@ int run(const options &o)
     }
     child.ended_well(limit);
     if (!o.json.empty())
-        program::write_json(o.json, {{"adapter", o.adapter}, {"results", rows}});
+        program::write_json(
+            o.json,
+            {{"adapter", o.adapter}, {"origin", program::origin_json()}, {"results", rows}});
     return 0;
 }
 

@@ -645,7 +645,9 @@ int run(const options &o)
     }
     l.finish();
     if (!o.json.empty())
-        program::write_json(o.json, {{"adapter", names[0]}, {"results", results}});
+        program::write_json(
+            o.json,
+            {{"adapter", names[0]}, {"origin", program::origin_json()}, {"results", results}});
     if (o.max_ratio > 0 && worst > o.max_ratio) {
         std::printf("the ratio %.3f is above the limit of %.3f\n", worst, o.max_ratio);
         return 1;

@@ -44,7 +44,7 @@ namespace {
 
 // The page, in pixels.
 constexpr double margin = 24;
-constexpr double head_height = 70;
+constexpr double head_height = 70, foot_height = 16;
 constexpr double cell_width = 470, cell_height = 380;
 constexpr double left_of_area = 78, right_of_area = 20, above_area = 66, below_area = 54;
 
@@ -61,6 +61,7 @@ constexpr const char *style = R"(<style>
     fill: #1d2125; fill: var(--text); }
   .title { font-size: 20px; font-weight: 600; }
   .large { font-size: 30px; }
+  .small { font-size: 11px; }
   .panel { font-size: 15px; font-weight: 600; }
   .soft { fill: #5b646e; fill: var(--soft); }
   .page { fill: #ffffff; fill: var(--page); }
@@ -210,16 +211,19 @@ std::string drawing::text()
     const std::size_t columns = std::clamp<std::size_t>(panels_.size(), 1, 2);
     const std::size_t rows = (panels_.size() + columns - 1) / columns;
     const double width = 2 * margin + cell_width * double(columns);
-    const double height = head_height + cell_height * double(rows) + margin;
+    const double foot = shown_.footnote.empty() ? 0 : foot_height;
+    const double height = head_height + cell_height * double(rows) + margin + foot;
     out_ = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " + number(width) + " " +
-           number(height) + "\" width=\"" + number(width) + "\" height=\"" + number(height) +
-           "\" role=\"img\">\n<title>" + escaped(shown_.title) + "</title>\n" + style +
+           number(height) + "\" width=\"100%\" style=\"max-width: " + number(width) +
+           "px\" role=\"img\">\n<title>" + escaped(shown_.title) + "</title>\n" + style +
            colour_rules() + "<rect class=\"page\" width=\"100%\" height=\"100%\"/>\n" +
            text_at(margin, margin + 14, "title", shown_.title) +
            text_at(margin, margin + 36, "soft", shown_.subtitle);
     for (std::size_t i = 0; i < panels_.size(); ++i)
         draw(*panels_[i], margin + cell_width * double(i % columns),
              head_height + cell_height * double(i / columns));
+    if (foot != 0)
+        out_ += text_at(margin, height - margin, "small soft", shown_.footnote);
     return out_ + "</svg>\n";
 }
 

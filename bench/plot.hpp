@@ -43,6 +43,7 @@ struct panel {
 
 struct figure {
     std::string title, subtitle;
+    std::string footnote;      ///< where and when it was measured
     std::vector<panel> panels; ///< panels; those that lack curves and notes are left out
 };
 

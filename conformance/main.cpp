@@ -11,6 +11,7 @@
 #include "program/command_line.hpp"
 #include "program/failure.hpp"
 #include "program/libdat2.hpp"
+#include "program/origin.hpp"
 #include "program/output_file.hpp"
 #include "reports/scorecard.hpp"
 
@@ -104,6 +105,7 @@ struct options {
     std::string waivers_file;
     std::string json;
     std::string html;
+    std::string junit;
     std::string calls;
     double seconds = case_seconds;
     double patience = std::chrono::duration<double>(conformance::patience).count();
@@ -180,6 +182,8 @@ void describe(program::command_line &line, options &o)
     line.file("--waivers", o.waivers_file, "JSON file of known failures to accept");
     line.text("--json", "FILE", o.json, "write the scorecard as JSON to this file");
     line.text("--html", "FILE", o.html, "write the scorecard as a web page to this file");
+    line.text("--junit", "FILE", o.junit,
+              "write the scorecard for a build server to this file, in the format of JUnit");
     line.text("--calls", "FILE", o.calls,
               "judge nothing: write to this file, as JSON, what each call answers in each state of "
               "the object that it is made on");
@@ -260,12 +264,9 @@ int run_in_process(const options &o, const std::vector<rule> &chosen, int argc, 
     return context.run();
 }
 
-std::string today(const char *form)
+std::string today()
 {
-    const std::time_t now = std::time(nullptr);
-    char text[64];
-    std::strftime(text, sizeof text, form, std::localtime(&now));
-    return text;
+    return program::this_origin().date.substr(0, 10);
 }
 
 waivers waivers_of(const options &o)
@@ -274,7 +275,7 @@ waivers waivers_of(const options &o)
         return {};
     utsname system{};
     (void)::uname(&system);
-    const waivers known = read_waivers(o.waivers_file, today("%Y-%m-%d"), system.release);
+    const waivers known = read_waivers(o.waivers_file, today(), system.release);
     const std::vector<rule> rules = all_rules(); // includes cases left out by --api
     for (const auto &each : known)
         if (std::none_of(rules.begin(), rules.end(),
@@ -297,6 +298,8 @@ void write_reports(const options &o, const scorecard &card)
         write_json(card, o.json);
     if (!o.html.empty())
         write_html(card, o.html);
+    if (!o.junit.empty())
+        write_junit(card, o.junit);
 }
 
 /// Runs cases, for the first time or again, and keeps their results in the scorecard.
@@ -389,7 +392,7 @@ scorecard new_card()
     card.adapter = the_settings().ia;
     card.thread_safe = the_settings().thread_safe;
     card.libdat2 = program::libdat2_path();
-    card.date = today("%Y-%m-%d %H:%M:%S %z");
+    card.date = program::this_origin().date;
     return card;
 }
 
@@ -464,7 +467,7 @@ int run(const options &o, int argc, char **argv)
     if (the_settings().ia.empty())
         misused("no adapter is named; dat-info lists them");
     const waivers known = waivers_of(o);
-    for (const std::string &path : {o.json, o.html})
+    for (const std::string &path : {o.json, o.html, o.junit})
         if (!path.empty())
             program::check_output(path);
     for (const std::string &library : o.keep_loaded)

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // The scorecard as one self-contained page, which can be mailed and read without a network.
+#include "reports/markup.hpp"
 #include "reports/scorecard.hpp"
 
 #include "page_template.hpp"
+#include "program/origin.hpp"
 
 #include <cstdio>
 #include <fstream>
@@ -11,30 +13,6 @@
 
 namespace conformance {
 namespace {
-
-std::string escaped(const std::string &text)
-{
-    std::string safe;
-    for (const char c : text) {
-        switch (c) {
-        case '&':
-            safe += "&amp;";
-            break;
-        case '<':
-            safe += "&lt;";
-            break;
-        case '>':
-            safe += "&gt;";
-            break;
-        case '"':
-            safe += "&quot;";
-            break;
-        default: // what a provider writes may hold anything
-            safe += static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t' ? ' ' : c;
-        }
-    }
-    return safe;
-}
 
 /// Replaces each mark in the page. The replacement is not searched again.
 void fill_in(std::string &page, const std::string &mark, const std::string &text)
@@ -78,6 +56,7 @@ private:
     std::string repeated_text() const;
     void bar();
     void filters();
+    void index();
     void absence();
     void group(const std::string &name);
     void one(const result &each);
@@ -144,6 +123,17 @@ void page::filters()
     out_ << "</fieldset>\n";
 }
 
+void page::index()
+{
+    out_ << "<nav aria-label=\"Groups\">\n";
+    for (const std::string &name : card_.groups()) {
+        const unsigned bad = card_.count(name).bad();
+        out_ << "<a href=\"#" << escaped(name) << "\"" << (bad != 0 ? " class=\"failed\"" : "")
+             << ">" << escaped(name) << (bad != 0 ? " " + std::to_string(bad) : "") << "</a>\n";
+    }
+    out_ << "</nav>\n";
+}
+
 void page::absence()
 {
     out_ << "<div class=\"verdict failed\"><span class=\"reason\">Cannot be "
@@ -186,22 +176,23 @@ void page::one(const result &each)
                                                                 : name_of(each.what)) +
                                 "</span>";
     if (!folded) {
-        out_ << "<div class=\"case " << class_of(each.what) << "\"><div class=\"row\">" << columns
-             << "</div></div>\n";
+        out_ << "<div id=\"" << escaped(each.about.id) << "\" class=\"case " << class_of(each.what)
+             << "\"><div class=\"row\">" << columns << "</div></div>\n";
         return;
     }
     const bool open = is_bad(each.what) && counted_.bad() <= few;
-    out_ << "<details class=\"case " << class_of(each.what) << "\"" << (open ? " open" : "")
-         << "><summary>" << columns << "</summary>\n";
+    out_ << "<details id=\"" << escaped(each.about.id) << "\" class=\"case " << class_of(each.what)
+         << "\"" << (open ? " open" : "") << "><summary>" << columns << "</summary>\n";
     details(each);
     out_ << "</details>\n";
 }
 
 void page::group(const std::string &name)
 {
-    out_ << "<section class=\"group\">\n<header><h2>" << escaped(name) << "</h2><span>"
-         << escaped(group_title(name)) << "</span><span class=\"soft\">"
-         << escaped(card_.count(name).text(true)) << "</span></header>\n";
+    out_ << "<section class=\"group\" id=\"" << escaped(name) << "\">\n<header><h2>"
+         << escaped(name) << "</h2><span>" << escaped(group_title(name))
+         << "</span><span class=\"soft\">" << escaped(card_.count(name).text(true))
+         << "</span></header>\n";
     for (const result &each : card_.results)
         if (each.about.group() == name)
             one(each);
@@ -215,8 +206,13 @@ void page::adapter()
         if (!value.empty())
             out_ << "<div><dt>" << escaped(name) << "</dt><dd>" << escaped(value)
                  << "</dd></div>\n";
+    const program::origin &made = program::this_origin();
     out_ << "</dl>\n</section>\n<p class=\"soft\">tested through <code>" << escaped(card_.libdat2)
-         << "</code></p>\n";
+         << "</code></p>\n<p class=\"soft\">" << escaped(made.program) << ", "
+         << escaped(made.text()) << "</p>\n<p class=\"soft\">options: <code>";
+    for (const std::string &each : made.arguments)
+        out_ << escaped(each) << " ";
+    out_ << "</code></p>\n";
 }
 
 void page::content()
@@ -228,6 +224,7 @@ void page::content()
     }
     bar();
     filters();
+    index();
     for (const std::string &name : card_.groups())
         group(name);
     adapter();

@@ -64,6 +64,7 @@ void write_json(const scorecard &card, const std::string &path)
         {"adapter", card.adapter},
         {"thread_safe", card.thread_safe},
         {"date", card.date},
+        {"origin", program::origin_json()},
         {"libdat2", card.libdat2},
         {"seconds", card.seconds},
         {"device", device_of(card.on)},

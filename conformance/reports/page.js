@@ -8,3 +8,14 @@ function filter() {
 }
 for (const b of boxes) b.addEventListener('change', filter);
 filter();
+/* A link to a case shows it, also where it is folded or filtered out. */
+function reveal() {
+  const at = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  if (!at) return;
+  at.classList.remove('hidden');
+  at.closest('section').classList.remove('hidden');
+  if (at.tagName === 'DETAILS') at.open = true;
+  at.scrollIntoView();
+}
+addEventListener('hashchange', reveal);
+reveal();

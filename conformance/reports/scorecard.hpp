@@ -105,6 +105,7 @@ private:
 };
 
 void write_json(const scorecard &card, const std::string &path);
+void write_junit(const scorecard &card, const std::string &path);
 void write_html(const scorecard &card, const std::string &path);
 
 } // namespace conformance

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 import unittest
+import xml.etree.ElementTree
 
 OPTIONS = argparse.Namespace()
 
@@ -320,6 +321,36 @@ class RunnerTest(unittest.TestCase):
             self.assertEqual(run.status, 2, (arguments, run.output))
             self.assertIn("dapl-conformance: ", run.output)
 
+    def test_the_file_for_build_servers(self):
+        path = self.folder / "card.xml"
+        for fault, status in (("sound", 0), ("crash", 1), ("open_fails", 3)):
+            run = self.judge(fault, "--junit", str(path))
+            self.assertEqual(run.status, status, run.output)
+            suite = xml.etree.ElementTree.parse(path).getroot().find("testsuite")
+            counts = {"failure": 0, "error": 0, "skipped": 0}
+            for case in suite:
+                for kind in counts:
+                    counts[kind] += case.find(kind) is not None
+            if status != 3:
+                told = run.card["counts"]
+                self.assertEqual(int(suite.get("tests")), len(run.results))
+                self.assertEqual(counts["failure"], int(suite.get("failures")))
+                self.assertEqual(counts["failure"], told["failed"])
+                self.assertEqual(counts["skipped"], told["not claimed"] + told["waived"])
+            self.assertEqual(counts["error"], int(status == 3))
+
+    def test_results_tell_where_they_were_made(self):
+        run = self.judge("sound", "--html", str(self.folder / "card.html"))
+        origin = run.card["origin"]
+        self.assertEqual(origin["host"], os.uname().nodename)
+        self.assertIn("--html", origin["arguments"])
+        self.assertRegex(origin["program"], r"^dapl-conformance \d")
+        page = (self.folder / "card.html").read_text()
+        self.assertIn(origin["kernel"], page)
+        for name in run.results:
+            self.assertIn(f'id="{name}"', page)
+            self.assertIn(f'href="#{name.split("-")[0]}"', page)
+
     def test_ways_to_name_an_adapter(self):
         for named in (["sound"], ["--ia", "sound"], ["--adapter", "sound"]):
             run = Run(self.folder, *named, "--case", "HANDLE-01", DAPL_CONFORMANCE_IA="hang")
@@ -360,13 +391,13 @@ class RunnerTest(unittest.TestCase):
         self.judge("code", "--html", str(page))
         text = page.read_text()
         self.assertIn("MEM-01", text)
-        self.assertNotRegex(text, r'(src|href)="')
+        self.assertNotRegex(text, r'(src|href)="[^#]')
 
     def test_the_page_begins_with_what_failed(self):
         page = self.folder / "card.html"
         self.judge("code", "--html", str(page))
         text = page.read_text()
-        self.assertIn('<details class="case failed" open>', text)
+        self.assertIn('class="case failed" open>', text)
         self.assertIn('<input type="checkbox" checked value="failed">', text)
         self.assertIn('<input type="checkbox" value="passed">', text)
         self.judge("sound", "--html", str(page))

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "program/command_line.hpp"
 
+#include "program/origin.hpp"
 #include "program/standard_streams.hpp"
 
 #include <CLI/CLI.hpp>
@@ -222,6 +223,7 @@ std::optional<int> command_line::parse(int argc, const char *const *argv)
 {
     try {
         parser_->app.parse(argc, argv);
+        note_origin(parser_->program, argc, argv);
         return {};
     } catch (const CLI::ParseError &e) {
         if (e.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success))

@@ -2,6 +2,7 @@
 #include "program/json.hpp"
 
 #include "program/failure.hpp"
+#include "program/origin.hpp"
 
 #include <cerrno>
 #include <cstdio>
@@ -9,6 +10,21 @@
 #include <memory>
 
 namespace program {
+
+json origin_json()
+{
+    const origin &made = this_origin();
+    return {
+        {"program", made.program},
+        {"arguments", made.arguments},
+        {"date", made.date},
+        {"host", made.host},
+        {"kernel", made.kernel},
+        {"processor", made.processor},
+        {"processors", made.processors},
+        {"load", made.load},
+    };
+}
 
 void write_json(const std::string &path, const json &value)
 {

@@ -11,6 +11,9 @@ namespace program {
 
 using json = nlohmann::ordered_json;
 
+/// this_origin(), for results that are kept: its members have the names that they have there.
+json origin_json();
+
 /// Writes to `path`, or to standard output when it is "-". Bytes that are not UTF-8 are replaced by
 /// U+FFFD: strings may come from a provider. Throws a failure.
 void write_json(const std::string &path, const json &value);
