@@ -21,6 +21,18 @@ public:
             std::memcpy(&storage_, from, size);
         return size != 0;
     }
+    /// Reads an address in numbers, without a port. False, and no change, for any other text.
+    bool read(const char *text)
+    {
+        sockaddr_in four{};
+        sockaddr_in6 six{};
+        four.sin_family = AF_INET;
+        six.sin6_family = AF_INET6;
+        if (::inet_pton(AF_INET, text, &four.sin_addr) == 1)
+            return assign(reinterpret_cast<const sockaddr *>(&four));
+        return ::inet_pton(AF_INET6, text, &six.sin6_addr) == 1 &&
+               assign(reinterpret_cast<const sockaddr *>(&six));
+    }
     /// The port in host byte order; the family is AF_INET or AF_INET6.
     static std::uint16_t port_of(const sockaddr *from)
     {
@@ -29,16 +41,19 @@ public:
         std::memcpy(bytes, &reinterpret_cast<const sockaddr_in *>(from)->sin_port, sizeof bytes);
         return static_cast<std::uint16_t>(bytes[0] << 8 | bytes[1]);
     }
-    /// Whether two addresses name one host, or the second any host; whatever their ports.
+    /// Whether two addresses name one host; whatever their ports.
+    static bool is_same_host(const sockaddr *a, const sockaddr *b)
+    {
+        return a->sa_family == b->sa_family &&
+               std::memcmp(host_of(a), host_of(b), host_size(a)) == 0;
+    }
+    /// Whether two addresses name one host, or the second any host of that family.
     static bool is_host(const sockaddr *host, const sockaddr *meant)
     {
-        if (host->sa_family != meant->sa_family)
-            return false;
         static constexpr std::uint8_t any[sizeof(in6_addr)]{};
-        const bool six = meant->sa_family == AF_INET6;
-        const std::size_t size = six ? sizeof(in6_addr) : sizeof(in_addr);
-        const void *wanted = host_of(meant);
-        return std::memcmp(wanted, host_of(host), size) == 0 || std::memcmp(wanted, any, size) == 0;
+        return is_same_host(host, meant) ||
+               (host->sa_family == meant->sa_family &&
+                std::memcmp(host_of(meant), any, host_size(meant)) == 0);
     }
 
     sockaddr *get() { return reinterpret_cast<sockaddr *>(&storage_); }
@@ -64,6 +79,11 @@ private:
         if (from->sa_family == AF_INET6)
             return &reinterpret_cast<const sockaddr_in6 *>(from)->sin6_addr;
         return &reinterpret_cast<const sockaddr_in *>(from)->sin_addr;
+    }
+
+    static std::size_t host_size(const sockaddr *from)
+    {
+        return from->sa_family == AF_INET6 ? sizeof(in6_addr) : sizeof(in_addr);
     }
 
     alignas(sockaddr_storage) sockaddr_in6 storage_{}; ///< the larger of the two

@@ -2,10 +2,8 @@
 #include "interface_search.hpp"
 
 #include "dapl_debug.hpp"
-#include "osd_address.hpp"
 #include "service_address.hpp"
 
-#include <arpa/inet.h>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -14,32 +12,6 @@
 #include <unistd.h>
 
 namespace dapl::port_support {
-
-namespace {
-
-bool read_address(const char *text, sockaddr_storage &address)
-{
-    auto &v4 = reinterpret_cast<sockaddr_in &>(address);
-    auto &v6 = reinterpret_cast<sockaddr_in6 &>(address);
-    if (inet_pton(AF_INET, text, &v4.sin_addr) == 1)
-        v4.sin_family = AF_INET;
-    else if (inet_pton(AF_INET6, text, &v6.sin6_addr) == 1)
-        v6.sin6_family = AF_INET6;
-    return address.ss_family != AF_UNSPEC;
-}
-
-bool same_host(const sockaddr *a, const sockaddr_storage &b)
-{
-    if (a->sa_family != b.ss_family)
-        return false;
-    if (a->sa_family == AF_INET)
-        return reinterpret_cast<const sockaddr_in *>(a)->sin_addr.s_addr ==
-               reinterpret_cast<const sockaddr_in &>(b).sin_addr.s_addr;
-    return std::memcmp(&reinterpret_cast<const sockaddr_in6 *>(a)->sin6_addr,
-                       &reinterpret_cast<const sockaddr_in6 &>(b).sin6_addr, sizeof(in6_addr)) == 0;
-}
-
-} // namespace
 
 interface_search::interface_search(const char *word, unsigned family)
     : word_(word), family_(family == 6 ? AF_INET6 : AF_INET)
@@ -61,7 +33,7 @@ interface_search::~interface_search()
 
 interface_search::named interface_search::kind_of_word()
 {
-    if (read_address(word_, address_))
+    if (address_.read(word_))
         return named::address;
     if (if_nametoindex(word_) != 0)
         return named::interface;
@@ -76,7 +48,7 @@ bool interface_search::matches(const ifaddrs &entry) const
     if (entry.ifa_addr == nullptr || osd::address::size_of(entry.ifa_addr) == 0)
         return false;
     if (kind_ == named::address)
-        return same_host(entry.ifa_addr, address_);
+        return osd::address::is_same_host(entry.ifa_addr, address_.get());
     return entry.ifa_addr->sa_family == family_ &&
            (kind_ == named::other || std::strcmp(entry.ifa_name, word_) == 0);
 }

@@ -2,9 +2,9 @@
 // Finds addresses of this machine by a word of dat.conf.
 #pragma once
 
+#include "osd_address.hpp"
+
 #include <ifaddrs.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 
 namespace dapl::port_support {
 
@@ -35,7 +35,7 @@ private:
 
     const char *const word_;
     const int family_;
-    sockaddr_storage address_{};
+    osd::address address_;
     int error_ = 0;
     ifaddrs *list_ = nullptr;
     const ifaddrs *next_ = nullptr;

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <cstring>
+#include <string>
 
 namespace {
 
@@ -36,6 +37,21 @@ TEST_CASE("IPv4 and IPv6 addresses are copied whole")
     CHECK_EQ(std::memcmp(a.get(), &six, sizeof six), 0);
     CHECK_EQ(osd::address::size_of(generic(four)), sizeof four);
     CHECK_EQ(osd::address::size_of(generic(six)), sizeof six);
+}
+
+TEST_CASE("an address is read from its text, and nothing else is")
+{
+    osd::address a;
+    for (const char *text : {"192.0.2.1", "2001:db8::1", "0.0.0.0", "::"}) {
+        REQUIRE(a.read(text));
+        const std::string shown = osd::address_text(a.get(), 5).get();
+        CHECK(shown.find(text) != std::string::npos);
+        CHECK(osd::address::port_of(a.get()) == 0);
+    }
+    const osd::address before = a;
+    for (const char *text : {"", "lo", "192.0.2", "192.0.2.1:5", "[::1]", "fe80::1%lo"})
+        CHECK_FALSE(a.read(text));
+    CHECK(osd::address::is_same_host(a.get(), before.get()));
 }
 
 TEST_CASE("another family is refused and changes nothing")

@@ -121,19 +121,6 @@ inline const iovec *kernels(const bytes_view *pieces)
 
 namespace {
 
-bool read_address(const char *text, net_address &address)
-{
-    sockaddr_in v4{};
-    v4.sin_family = AF_INET;
-    if (inet_pton(AF_INET, text, &v4.sin_addr) == 1)
-        return address.assign(reinterpret_cast<sockaddr *>(&v4));
-    sockaddr_in6 v6{};
-    v6.sin6_family = AF_INET6;
-    if (inet_pton(AF_INET6, text, &v6.sin6_addr) == 1)
-        return address.assign(reinterpret_cast<sockaddr *>(&v6));
-    return false;
-}
-
 bool fits(const ifaddrs &entry, const char *name, const net_address &wanted, int family)
 {
     net_address has;
@@ -160,7 +147,7 @@ std::uint32_t mtu_of(const char *name)
 int look_up_interface(const char *name, unsigned family, interface_info &out)
 {
     net_address wanted;
-    (void)read_address(name, wanted);
+    (void)wanted.read(name);
     ifaddrs *list = nullptr;
     if (getifaddrs(&list) != 0)
         return errno;

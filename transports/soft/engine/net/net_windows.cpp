@@ -24,19 +24,6 @@ namespace soft_hca {
 
 namespace {
 
-bool read_address(const char *text, net_address &address)
-{
-    sockaddr_in v4{};
-    v4.sin_family = AF_INET;
-    if (inet_pton(AF_INET, text, &v4.sin_addr) == 1)
-        return address.assign(reinterpret_cast<sockaddr *>(&v4));
-    sockaddr_in6 v6{};
-    v6.sin6_family = AF_INET6;
-    if (inet_pton(AF_INET6, text, &v6.sin6_addr) == 1)
-        return address.assign(reinterpret_cast<sockaddr *>(&v6));
-    return false;
-}
-
 struct freed {
     void operator()(void *memory) const { std::free(memory); }
 };
@@ -98,7 +85,7 @@ const sockaddr *address_in(const IP_ADAPTER_ADDRESSES &adapter, const char *name
 int look_up_interface(const char *name, unsigned family, interface_info &out)
 {
     net_address wanted;
-    (void)read_address(name, wanted);
+    (void)wanted.read(name);
     const adapter_list list = adapters();
     for (const auto *each = list.get(); each != nullptr; each = each->Next) {
         const sockaddr *found = address_in(*each, name, wanted, family == 6 ? AF_INET6 : AF_INET);

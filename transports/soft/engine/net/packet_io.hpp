@@ -27,6 +27,12 @@ public:
             std::memcpy(&storage_, from, size);
         return size != 0;
     }
+    /// As osd::address::read() does.
+    bool read(const char *text)
+    {
+        osd::address found;
+        return found.read(text) && assign(found.get());
+    }
     sockaddr *get() { return &storage_.any; }
     const sockaddr *get() const { return &storage_.any; }
     std::size_t size() const { return size_of(family()); }
