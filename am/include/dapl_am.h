@@ -61,7 +61,7 @@ const char *dapl_am_strerror(int status);
 /** How a job is made. A field that is 0 or NULL takes its default. */
 typedef struct dapl_am_options {
     size_t      size;         /**< sizeof(dapl_am_options), so that it can grow */
-    const char *adapter;      /**< name in dat.conf; else $DAPL_AM_ADAPTER; else the first that opens */
+    const char *adapter;      /**< name in dat.conf; else $DAPL_AM_ADAPTER; else see dapl-am(7) */
     unsigned    credits;      /**< requests in flight to one rank, 1 to 128; else $DAPL_AM_CREDITS; else 12.
                                    The same on all ranks */
     unsigned    connect_all;  /**< 1: dapl_am_attach() connects all ranks; else $DAPL_AM_CONNECT_ALL;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <netinet/in.h>
 #include <new>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -15,6 +16,7 @@ namespace am {
 
 namespace {
 
+constexpr char adapter_key[] = "dapl-am.adapter";
 constexpr char introduction_key[] = "dapl-am.introduction";
 constexpr char segment_key[] = "dapl-am.segment";
 
@@ -58,7 +60,21 @@ int job::try_adapter(const char *name)
     return DAPL_AM_OK;
 }
 
-int job::open_first()
+bool job::is_loopback()
+{
+    DAT_IA_ATTR attr{};
+    if (dat_ia_query(context_.ia, nullptr, DAT_IA_FIELD_IA_ADDRESS_PTR, &attr, 0, nullptr) !=
+        DAT_SUCCESS)
+        return false;
+    const auto *address = reinterpret_cast<const sockaddr *>(attr.ia_address_ptr);
+    if (address->sa_family == AF_INET6)
+        return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6 *>(address)->sin6_addr);
+    const auto *four = reinterpret_cast<const sockaddr_in *>(address);
+    return address->sa_family == AF_INET && ntohl(four->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+}
+
+/// `reaches_others`: one at a loopback address will not do.
+int job::open_first(bool reaches_others)
 {
     constexpr int most = 64;
     const std::unique_ptr<DAT_PROVIDER_INFO[]> infos(new (std::nothrow) DAT_PROVIDER_INFO[most]);
@@ -70,21 +86,59 @@ int job::open_first()
     DAT_COUNT count = 0;
     if (dat_registry_list_providers(most, &count, pointers) != DAT_SUCCESS)
         count = 0;
-    for (int i = 0; i < std::min(count, most); ++i)
-        if (try_adapter(pointers[i]->ia_name) == DAPL_AM_OK)
+    bool some_open = false;
+    for (int i = 0; i < std::min(count, most); ++i) {
+        if (try_adapter(pointers[i]->ia_name) != DAPL_AM_OK)
+            continue;
+        if (!reaches_others || !is_loopback())
             return DAPL_AM_OK;
-    report("none of the %d adapters in dat.conf opens; dat-info tells why", count);
+        some_open = true;
+        (void)dat_ia_close(context_.ia, DAT_CLOSE_ABRUPT_FLAG);
+        context_.ia = DAT_HANDLE_NULL;
+        *context_.adapter = '\0';
+    }
+    if (some_open)
+        report(
+            "the job has ranks on several hosts, and each adapter in dat.conf that opens is at a "
+            "loopback address; dat-info --suggest writes lines for others");
+    else
+        report("none of the %d adapters in dat.conf opens; dat-info tells why", count);
     return DAPL_AM_ERR_ADAPTER;
+}
+
+int job::open_named(const char *name)
+{
+    if (try_adapter(name) == DAPL_AM_OK)
+        return DAPL_AM_OK;
+    report("the adapter \"%s\"%s does not open; dat-info tells why", name,
+           *context_.set.adapter == '\0' ? ", which rank 0 has chosen," : "");
+    return DAPL_AM_ERR_ADAPTER;
+}
+
+/// Ranks on several hosts, which may have several dat.conf: rank 0 chooses for all that name none.
+int job::open_same()
+{
+    job_context &c = context_;
+    const bool is_named = *c.set.adapter != '\0';
+    const bool chooses = !is_named && c.rank() == 0;
+    const int chosen = chooses ? open_first(true) : DAPL_AM_OK;
+    char name[DAT_NAME_MAX_LENGTH] = "";
+    (void)std::snprintf(name, sizeof name, "%s", is_named ? c.set.adapter : c.adapter);
+    int status = c.starter.publish(adapter_key, name, sizeof name);
+    if (status == DAPL_AM_OK)
+        status = c.starter.exchange(adapter_key, c.set.setup_timeout);
+    if (status == DAPL_AM_OK && !is_named && !chooses)
+        status = c.starter.lookup(0, adapter_key, name, sizeof name, c.set.setup_timeout);
+    if (status != DAPL_AM_OK || chooses)
+        return status != DAPL_AM_OK ? status : chosen;
+    return *name != '\0' ? open_named(name) : DAPL_AM_ERR_ADAPTER; // rank 0 has said why
 }
 
 int job::open_adapter()
 {
-    if (*context_.set.adapter == '\0')
-        return open_first();
-    if (try_adapter(context_.set.adapter) == DAPL_AM_OK)
-        return DAPL_AM_OK;
-    report("the adapter \"%s\" does not open; dat-info tells why", context_.set.adapter);
-    return DAPL_AM_ERR_ADAPTER;
+    if (context_.starter.local_size() < context_.size())
+        return open_same();
+    return *context_.set.adapter != '\0' ? open_named(context_.set.adapter) : open_first(false);
 }
 
 int job::query_adapter()

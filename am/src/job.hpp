@@ -39,7 +39,10 @@ public:
 
 private:
     int open_adapter();
-    int open_first();
+    int open_first(bool reaches_others);
+    int open_named(const char *name);
+    int open_same();
+    bool is_loopback();
     int try_adapter(const char *name);
     int query_adapter();
     int introduce();

@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 
 #include <condition_variable>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -55,10 +56,11 @@ private:
 
 class local_launcher final : public am::launcher {
 public:
-    local_launcher(meeting &where, int rank) : meeting_(where)
+    local_launcher(meeting &where, int rank, int on_this_host) : meeting_(where)
     {
         rank_ = rank;
-        size_ = local_size_ = ranks;
+        size_ = ranks;
+        local_size_ = on_this_host;
     }
 
     int start() override { return DAPL_AM_OK; }
@@ -105,7 +107,9 @@ void on_answer(dapl_am_token *, void *, std::size_t, int, const std::int32_t *, 
 
 /// A rank with what its handlers have seen. Its threads use it until the process ends.
 struct member {
-    member(meeting &where, int rank) : starter(where, rank), own(end, starter) {}
+    member(meeting &where, int rank, int on_this_host = ranks)
+        : starter(where, rank, on_this_host), own(end, starter)
+    {}
 
     void join()
     {
@@ -167,6 +171,19 @@ void run_as_each(member *const (&members)[ranks], Work work)
 }
 
 } // namespace
+
+/// AM_ADAPTER: the adapter that all ranks are to take; none if it is not set.
+TEST_CASE("ranks on several hosts take one adapter, which is at no loopback address")
+{
+    static meeting where;
+    static member *const members[ranks] = {new member(where, 0, 1), new member(where, 1, 1)};
+    const char *const wanted = std::getenv("AM_ADAPTER");
+    run_as_each(members, [wanted](member &m) {
+        const int status = m.own.open(nullptr);
+        CHECK(status == (wanted != nullptr ? DAPL_AM_OK : DAPL_AM_ERR_ADAPTER));
+        CHECK(std::string(m.own.context().adapter) == (wanted != nullptr ? wanted : ""));
+    });
+}
 
 TEST_CASE("two jobs of one process are ranks of each other")
 {
