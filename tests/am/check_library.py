@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Check what libdapl-am depends on, and that a build without PMIx leaves it out and says so."""
+"""Check what libdapl-am depends on and exports, and that a build without PMIx leaves it out and says
+so.
+"""
 
 import argparse
 import os
@@ -29,14 +31,20 @@ def check_needed(library):
     return bool(needed) and not strange
 
 
-def check_exports(library):
-    """Nothing but what the header declares; std's, if they came along, would replace a program's."""
-    found = run(["nm", "-D", "--defined-only", library]).stdout
-    names = [line.split()[-1] for line in found.splitlines()]
-    strange = [name for name in names if not name.startswith("dapl_am_")]
-    if strange:
-        print(f"FAILED: it exports {', '.join(strange)}")
-    return bool(names) and not strange
+def check_exports(library, header):
+    """It exports what the header declares, each with a version; std's functions, if they came along,
+    would replace a program's.
+    """
+    found = run(["nm", "-D", "--defined-only", "--with-symbol-versions", library]).stdout
+    names = {line.split()[-1] for line in found.splitlines() if line.split()[1] != "A"}
+    declared = set(re.findall(r"(?<!typedef )\b\w+ \**(dapl_am_\w+)\(", pathlib.Path(header).read_text()))
+    without = {name for name in names if not re.search(r"@@DAPL_AM_\d+\.\d+$", name)}
+    exported = {name.split("@")[0] for name in names}
+    for what, wrong in {"does not export": declared - exported, "exports": exported - declared,
+                        "gives no version to": without}.items():
+        if wrong:
+            print(f"FAILED: it {what} {', '.join(sorted(wrong))}")
+    return bool(names) and exported == declared and not without
 
 
 def check_without_pmix(source, meson):
@@ -57,10 +65,12 @@ def check_without_pmix(source, meson):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--library")
+    parser.add_argument("--header")
     parser.add_argument("--source")
     parser.add_argument("--meson", nargs="+", default=["meson"])
     args = parser.parse_args()
-    good = not args.library or check_needed(args.library) & check_exports(args.library)
+    good = not args.library or (check_needed(args.library)
+                                & check_exports(args.library, args.header))
     good &= not args.source or check_without_pmix(args.source, args.meson)
     sys.exit(0 if good else 1)
 
