@@ -140,6 +140,19 @@ class Installed(unittest.TestCase):
         self.install()
         self.assertEqual(registry.read_text(), built)
 
+    def test_dat12_is_found_there(self) -> None:
+        """Programs find what passes their calls on to DAT 1.2, where no linker sees it."""
+        libraries = self.place(OPTIONS.libdir)
+        self.assertEqual(list(libraries.glob("*over-dat12*")), [])
+        environment = {**os.environ, "LD_LIBRARY_PATH": str(libraries),
+                       "DAT_OVERRIDE": str(self.place(OPTIONS.sysconfdir) / "dat.conf")}
+        asked = {"dapl-conformance": ["--ia", "no-such"], "dat-perf": ["no-such"]}
+        for name in set(asked) & set(OPTIONS.program):
+            done = subprocess.run([self.place(OPTIONS.bindir) / name, "--api", "1.2", *asked[name]],
+                                  capture_output=True, text=True, env=environment, check=False)
+            self.assertNotIn("over-dat12", done.stderr)
+            self.assertIn("adapter 'no-such' is unknown to DAT 1.2", done.stdout + done.stderr)
+
     def test_programs_run_there(self) -> None:
         """Programs run there: with the library in their folder, nothing of the build tree is
         needed.

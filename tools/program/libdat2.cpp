@@ -16,6 +16,15 @@ namespace {
 
 constexpr const char *over_dat12 = "libdat2-over-dat12.so";
 
+/// Returns its path in an installation, where it is in a folder beside libdat2. In a build tree the
+/// loader finds it by its name.
+std::string over_dat12_path()
+{
+    const std::string libdat2 = libdat2_path();
+    const std::string installed = libdat2.substr(0, libdat2.rfind('/') + 1) + "dapl/" + over_dat12;
+    return ::access(installed.c_str(), R_OK) == 0 ? installed : over_dat12;
+}
+
 } // namespace
 
 std::string libdat2_path()
@@ -43,7 +52,7 @@ void use_api(const std::string &version, char **argv)
     if (others.find(over_dat12) != std::string::npos)
         throw failure(std::string("--api 1.2: the loader does not find ") + over_dat12 +
                       "; name its folder in LD_LIBRARY_PATH");
-    const std::string preload = others + (others.empty() ? "" : ":") + over_dat12;
+    const std::string preload = others + (others.empty() ? "" : ":") + over_dat12_path();
     ::setenv("LD_PRELOAD", preload.c_str(), 1);
     ::execv("/proc/self/exe", argv);
     throw failure(std::string("--api 1.2: cannot start again: ") + std::strerror(errno));
