@@ -59,6 +59,7 @@ NOT_RUN = {
     "meson devenv": "a command of Meson, by its name",
     "meson devenv -C build dapl-conformance --ia soft-lo --calls *": "the test of the answers does",
     "meson devenv -C build-asan *": "a build of ./check, which is not there",
+    "meson dist": "a command of Meson, by its name",
     "meson install": "a command of Meson, by its name",
     "meson setup build && ninja -C build*": "gen-build does",
     "meson setup release *": "installed does",
