@@ -2,9 +2,9 @@
 #include "cno.hpp"
 
 #include "adapter.hpp"
-#include "deadline.hpp"
 #include "osd_cancellation.hpp"
 #include "osd_thread.hpp"
+#include "timer.hpp"
 
 #include <iterator>
 #include <utility>

@@ -5,9 +5,9 @@
 #include "async_events.hpp"
 #include "dapl_debug.hpp"
 #include "dat_names.hpp"
-#include "deadline.hpp"
 #include "osd_system.hpp"
 #include "queue_owner.hpp"
+#include "timer.hpp"
 
 #include <algorithm>
 #include <cerrno>

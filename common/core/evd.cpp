@@ -3,9 +3,9 @@
 
 #include "adapter.hpp"
 #include "dapl_debug.hpp"
-#include "deadline.hpp"
 #include "osd_thread.hpp"
 #include "queue_owner.hpp"
+#include "timer.hpp"
 
 #include <algorithm>
 

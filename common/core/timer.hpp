@@ -1,12 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Connect timeouts: one thread per adapter, started with the first timer. The record is a part of
-// the endpoint, so that a timeout needs no memory.
+// Timeouts of calls, and of connects: these have one thread per adapter, started with the first
+// timer. The record is a part of the endpoint, so that a timeout needs no memory.
 #pragma once
 
 #include "osd_sync.hpp"
 #include "osd_thread.hpp"
+#include "osd_time.hpp"
+
+#include <dat2/udat.h>
 
 namespace dapl::DAPL_TRANSPORT::core {
+
+inline osd::deadline deadline_of(DAT_TIMEOUT timeout_us)
+{
+    return timeout_us == DAT_TIMEOUT_INFINITE ? osd::deadline::never()
+                                              : osd::deadline::after_us(timeout_us);
+}
 
 struct deferred_call {
     void make() const
