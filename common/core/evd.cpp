@@ -236,11 +236,7 @@ status evd::wait_slowly(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &
 void evd::leave_wait_notifying(DAT_COUNT counted)
 {
     claim_.end_wait();
-    {
-        osd::lock_guard hold(producers_); // guards events that are stored now and counted in
-                                          // pending()
-        counted_posts_.store(posted_.tail());
-    }
+    state_.set_all_known(); // first: a post from now on triggers
     notifier.arm();
     const bool more = has_unknown(counted);
     reported_ = staged_.tail();
@@ -419,7 +415,7 @@ void evd::notify()
         if (has_waiter())
             return; // the port wakes it when there are enough
     }
-    if (has_waiter() || static_cast<std::int32_t>(counted_posts_.load() - posted_.tail()) < 0)
+    if (has_waiter() || !state_.are_all_known())
         wake_or_trigger();
 }
 

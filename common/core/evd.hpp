@@ -100,9 +100,8 @@ private:
     std::atomic<bool> aborted_{false};
     std::atomic<bool> overflowed_{false};
     std::atomic<std::uint32_t> passing_references_{0};
-    std::atomic<std::uint32_t> counted_posts_{0}; ///< position in posted_, by the last waiter
-    std::unique_ptr<event_order> order_;          ///< set if streams are merged
-    osd::mutex config_;                           ///< guards the association with a CNO
+    std::unique_ptr<event_order> order_; ///< set if streams are merged
+    osd::mutex config_;                  ///< guards the association with a CNO
     user_of<cno> cno_ OSD_GUARDED_BY(config_);
     osd::wait_object sleeper_; ///< where the waiter sleeps, unless it sleeps in the port
 

@@ -18,7 +18,7 @@ DAT_EP_HANDLE endpoint_in(const DAT_EVENT &event)
 
 void event_order::take_storage_of(event_ring<DAT_EVENT> &longer)
 {
-    osd::lock_guard hold(queue_.producers_);
+    osd::lock_guard hold(queue_.ends_lock_);
     ends_.take_storage_of(longer);
 }
 
@@ -44,7 +44,6 @@ bool event_order::take(DAT_EVENT &event)
     }
 }
 
-/// An event that its producer has not counted yet is left alone, as in event_queue.
 bool event_order::has_posted() const
 {
     return queue_.pending() > static_cast<DAT_COUNT>(queue_.staged_.size() + ends_.size());
@@ -56,15 +55,14 @@ bool event_order::take_posted(DAT_EVENT &event)
     while (has_posted()) {
         bool moved = false;
         {
-            osd::lock_guard hold(queue_.producers_);
-            const DAT_EVENT &next = *queue_.posted_.front();
+            osd::lock_guard hold(queue_.ends_lock_);
+            const DAT_EVENT &next = queue_.posted_.front();
             if (take_earlier_end(next, event))
                 return true;
             moved = ends_connection(next) && ends_.push(next);
-            if (moved)
-                queue_.posted_.drop_front();
-            else
-                (void)queue_.posted_.pop(event);
+            if (!moved)
+                event = next;
+            queue_.posted_.drop_front();
         }
         if (!moved)
             queue_.state_.fetch_sub(1);
@@ -109,7 +107,7 @@ bool event_order::take_end(DAT_EVENT &event)
         return false;
     clear_barrier();
     {
-        osd::lock_guard hold(queue_.producers_);
+        osd::lock_guard hold(queue_.ends_lock_);
         (void)ends_.pop(event);
     }
     queue_.state_.fetch_sub(1);

@@ -24,18 +24,21 @@ event_queue::~event_queue()
         std::exchange(queue, queue->next_orphan)->release();
 }
 
-bool event_queue::reserve(DAT_COUNT qlen, event_ring<DAT_EVENT> &posted,
+bool event_queue::reserve(DAT_COUNT qlen, posted_ring<DAT_EVENT>::storage &posted,
                           event_ring<completion> &staged) const
 {
-    return ((streams_ & ~completion_streams) == 0 || posted.allocate(qlen)) &&
+    return ((streams_ & ~completion_streams) == 0 ||
+            posted.allocate(static_cast<std::uint32_t>(qlen))) &&
            (!has_completions() || staged.allocate(qlen));
 }
 
 status event_queue::allocate(transport::hca &hca, evd &self, DAT_COUNT qlen)
 {
     qlen_.store(qlen, std::memory_order_relaxed);
-    if (!reserve(qlen, posted_, staged_))
+    posted_ring<DAT_EVENT>::storage posted;
+    if (!reserve(qlen, posted, staged_))
         return out_of_memory;
+    (void)exchange_posted(posted); // nothing is there yet
     if (!has_completions() && !claims.evd_wait)
         return success;
     const status opened = open_cq(hca, self, has_completions() ? qlen : 0);
@@ -57,17 +60,17 @@ status event_queue::resize_claimed(DAT_COUNT qlen)
 {
     if (has_cq() && !claims.cq_resize)
         return not_supported;
-    event_ring<DAT_EVENT> posted;
+    posted_ring<DAT_EVENT>::storage posted;
     event_ring<completion> staged;
     if (!reserve(qlen, posted, staged))
         return out_of_memory;
     const bool shrinks = qlen < this->qlen();
-    if (shrinks && (count_up_to(qlen + 1) > qlen || !replace_posted(posted)))
+    if (shrinks && (count_up_to(qlen + 1) > qlen || !exchange_posted(posted)))
         return status::error(DAT_INVALID_STATE);
     DAT_COUNT depth = qlen;
     const status resized = has_cq() ? transport::dapls_ib_cq_resize(cq_, depth) : success;
     if (shrinks != resized.ok())
-        (void)replace_posted(posted); // returns to the longer ring, in which everything fits
+        (void)exchange_posted(posted); // returns to the longer ring, in which everything fits
     if (!resized.ok())
         return resized;
     staged_.take_storage_of(staged);
@@ -76,22 +79,15 @@ status event_queue::resize_claimed(DAT_COUNT qlen)
 }
 
 /// Returns false when more is in it than fits.
-bool event_queue::replace_posted(event_ring<DAT_EVENT> &ring)
+bool event_queue::exchange_posted(posted_ring<DAT_EVENT>::storage &other)
 {
-    osd::lock_guard hold(producers_);
-    if (posted_.size() > ring.length())
-        return false;
-    posted_.take_storage_of(ring);
-    return true;
+    osd::lock_guard hold(ends_lock_);
+    return posted_.exchange_storage(other);
 }
 
 bool event_queue::store_posted(const DAT_EVENT &event)
 {
-    osd::lock_guard hold(producers_);
-    if (!posted_.push(event))
-        return false;
-    state_.fetch_add(1); // ordered before the producer's test for a waiter
-    return true;
+    return posted_.post(event, event.event_number == DAT_CONNECTION_EVENT_BROKEN);
 }
 
 bool consumer_claim::contend(std::uint32_t wanted)
@@ -189,53 +185,46 @@ void event_queue::take_staged(std::uint32_t position, completion &done)
 
 namespace {
 
-/// The number of an event in a ring, for atomic access. Only BROKEN changes, with producers_ held.
-std::atomic_ref<DAT_EVENT_NUMBER> number_of(DAT_EVENT &event)
+/// Changes an event if it is the end of a connection of the endpoint, and BROKEN. False when it is
+/// no such end.
+bool end_in(DAT_EVENT &event, DAT_EP_HANDLE ep)
 {
-    return std::atomic_ref<DAT_EVENT_NUMBER>(event.event_number);
-}
-
-/// Changes the last event of these that ends a connection of the endpoint, if it is BROKEN. False
-/// when there is none.
-bool end_in(event_ring<DAT_EVENT> &events, DAT_EP_HANDLE ep)
-{
-    const std::uint32_t head = events.head(); // a consumer may move it past `at`
-    for (std::uint32_t at = events.tail(); at != head; --at) {
-        DAT_EVENT &event = events.at(at - 1);
-        if (!ends_connection(event) || event.event_data.connect_event_data.ep_handle != ep)
-            continue;
-        if (event.event_number == DAT_CONNECTION_EVENT_BROKEN)
-            number_of(event).store(DAT_CONNECTION_EVENT_DISCONNECTED, std::memory_order_release);
-        return true;
-    }
-    return false;
+    if (!ends_connection(event) || event.event_data.connect_event_data.ep_handle != ep)
+        return false;
+    if (event.event_number == DAT_CONNECTION_EVENT_BROKEN)
+        event.event_number = DAT_CONNECTION_EVENT_DISCONNECTED;
+    return true;
 }
 
 } // namespace
 
 void event_queue::end_as_asked(DAT_EP_HANDLE ep)
 {
-    osd::lock_guard hold(producers_);
-    if (!end_in(posted_, ep) && ends_ != nullptr)
-        (void)end_in(*ends_, ep);
+    osd::lock_guard hold(ends_lock_);
+    if (posted_.change_marked([ep](DAT_EVENT &event) { return end_in(event, ep); }) ||
+        ends_ == nullptr)
+        return;
+    for (std::uint32_t at = ends_->tail(); at != ends_->head(); --at)
+        if (end_in(ends_->at(at - 1), ep))
+            return;
 }
 
-bool event_queue::pop_posted(DAT_EVENT &event)
+void event_queue::take_posted(DAT_EVENT &event)
 {
-    if (posted_.empty())
-        return false;
-    DAT_EVENT &next = posted_.at(posted_.head());
-    if (number_of(next).load(std::memory_order_acquire) != DAT_CONNECTION_EVENT_BROKEN)
-        return posted_.pop(event);
-    osd::lock_guard hold(producers_);
-    return posted_.pop(event);
+    if (!posted_.is_front_marked()) {
+        event = posted_.front();
+        posted_.drop_front();
+        return;
+    }
+    osd::lock_guard hold(ends_lock_);
+    event = posted_.front();
+    posted_.drop_front();
 }
 
-/// An event that its producer has not counted yet is left alone: taking it would remove a staged
-/// completion from the count, and a later one would be taken from the CQ before that.
 bool event_queue::take_unordered(DAT_EVENT &event)
 {
-    if (pending() > static_cast<DAT_COUNT>(staged_.size()) && pop_posted(event)) {
+    if (pending() > static_cast<DAT_COUNT>(staged_.size())) {
+        take_posted(event);
         state_.fetch_sub(1);
         posted_taken();
         return true;

@@ -13,10 +13,12 @@
 // return, by which a concurrent dequeue is recognised. No other thread touches staged_ or polls the
 // CQ.
 //
-// state_ is one word, so that the fast path needs one test:
+// The bits of state_ are in the word by which events are posted, so that the fast path needs one
+// test:
 //
 //   bits       set                                   cleared
-//   pending    +1 per event posted, staged, held     when the event is taken
+//   pending    +1 per event posted, staged, held;    when the event is taken
+//              a post counts with its place
 //   ordered    at construction, streams are merged   never
 //   no_cq      at construction; by close_cq          when the CQ is allocated
 //   orphaned   adopt: a queue lost its endpoint      drop_orphans: the CQ was drained
@@ -30,6 +32,7 @@
 #include "event_ring.hpp"
 #include "notification.hpp"
 #include "object.hpp"
+#include "posted_ring.hpp"
 
 #include <utility>
 
@@ -92,7 +95,7 @@ public:
     void adopt(work_queue *orphan);
     /// The consumer has asked for the end of a connection that broke before: unless BROKEN was
     /// taken, it becomes DISCONNECTED.
-    void end_as_asked(DAT_EP_HANDLE ep) OSD_EXCLUDES(producers_);
+    void end_as_asked(DAT_EP_HANDLE ep) OSD_EXCLUDES(ends_lock_);
 
     notify_overrides overrides;
     attempts establishing; ///< whose ESTABLISHED comes here
@@ -115,13 +118,13 @@ protected:
     // --- storage ---
 
     /// Returns false when out of memory.
-    bool reserve(DAT_COUNT qlen, event_ring<DAT_EVENT> &posted,
+    bool reserve(DAT_COUNT qlen, posted_ring<DAT_EVENT>::storage &posted,
                  event_ring<completion> &staged) const;
     status allocate(transport::hca &hca, evd &self, DAT_COUNT qlen);
     status open_cq(transport::hca &hca, evd &self, DAT_COUNT depth);
     /// Events may arrive meanwhile. The claim is held.
     status resize_claimed(DAT_COUNT qlen);
-    bool replace_posted(event_ring<DAT_EVENT> &ring) OSD_EXCLUDES(producers_);
+    bool exchange_posted(posted_ring<DAT_EVENT>::storage &other) OSD_EXCLUDES(ends_lock_);
     /// The wait for events is the port's, in cq_wait.
     bool waits_in_port() const { return claims.evd_wait ? cq_open_ : claims.cq_wait && has_cq(); }
     /// An event that was posted is taken from there.
@@ -159,8 +162,9 @@ protected:
     // --- producing and taking ---
 
     /// Returns false when the ring is full.
-    bool store_posted(const DAT_EVENT &event) OSD_EXCLUDES(producers_);
-    bool pop_posted(DAT_EVENT &event) OSD_EXCLUDES(producers_);
+    bool store_posted(const DAT_EVENT &event);
+    /// There is one.
+    void take_posted(DAT_EVENT &event) OSD_EXCLUDES(ends_lock_);
     bool take_unordered(DAT_EVENT &event) OSD_COLD;
     bool take_completion(DAT_EVENT &event);
     bool convert(const completion &done, DAT_EVENT &event);
@@ -177,21 +181,21 @@ protected:
 
     // What the hot path reads comes first.
     consumer_claim claim_;
-    std::atomic<std::uint32_t> state_;
+    event_word<> state_;
     std::atomic<work_queue *> orphans_{nullptr};
     transport::cq cq_;
 
     const DAT_EVD_FLAGS streams_;
-    bool cq_open_ = false;           ///< there is a CQ, be it only for waits: [evd_wait]
-    std::atomic<DAT_COUNT> qlen_{0}; ///< changes with the claim held
-    event_ring<DAT_EVENT> posted_;
+    bool cq_open_ = false;                  ///< there is a CQ, be it only for waits: [evd_wait]
+    std::atomic<DAT_COUNT> qlen_{0};        ///< changes with the claim held
+    posted_ring<DAT_EVENT> posted_{state_}; ///< BROKEN is marked: end_as_asked() may change it
     event_ring<completion> staged_;
     std::uint32_t reported_ = 0;            ///< the CNO was triggered for all staged completions
                                             ///< before it
     std::uint32_t *barrier_ = nullptr;      ///< a position in staged_ that event_order remembers
-    event_ring<DAT_EVENT> *ends_ = nullptr; ///< event_order's: moved with producers_ held
-    osd::mutex producers_;                  ///< guards posted_, and the fields that end_as_asked()
-                                            ///< may change
+    event_ring<DAT_EVENT> *ends_ = nullptr; ///< event_order's: moved with ends_lock_ held
+    osd::mutex ends_lock_;                  ///< guards the events that end_as_asked() may change:
+                                            ///< the marked in posted_, and ends_
 };
 
 // ------------------------------------------------------------------------------------ hot path

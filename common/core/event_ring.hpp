@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Storage of the EVD: events of callbacks and software, and completions taken from the CQ.
+// Storage of the EVD: completions taken from the CQ, and ends of connections that wait for them.
 #pragma once
 
 #include <atomic>
@@ -11,8 +11,7 @@
 
 namespace dapl::DAPL_TRANSPORT::core {
 
-/// One producer and one consumer at a time, without a lock between the two. Several producers
-/// share a lock of their own.
+/// One producer and one consumer at a time, without a lock between the two.
 template <class T>
 class event_ring {
 public:
@@ -60,7 +59,6 @@ public:
     T &at(std::uint32_t position) { return slots_[position & mask()]; }
     /// The next, or null.
     const T *front() const { return empty() ? nullptr : &at(head()); }
-    void drop_front() { head_.store(head() + 1, std::memory_order_release); }
     /// Takes an element from the middle. Elements before it stay, and move up by one position.
     void take(std::uint32_t position, T &event)
     {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // No surprise work on the hot path: post and dequeue of a consumer that promised one thread per
 // object take no mutex, make no system call, and allocate nothing once as many were outstanding
-// before.
+// before. Software events take no mutex on any line.
 #include "fixture.hpp"
 #include "wraps.hpp"
 
@@ -78,6 +78,25 @@ TEST_CASE("any thread: a post takes one mutex, a dequeue none, and neither alloc
     CHECK(good);
     CHECK_EQ(after.mutex_locks - before.mutex_locks, 4000);
     CHECK_EQ(after.allocations - before.allocations, 0);
+}
+
+TEST_CASE("a software event is posted and taken without a mutex and without memory")
+{
+    for (const line which : {line::nonthreadsafe, line::threadsafe}) {
+        consumer c(which);
+        const DAT_EVD_HANDLE e = c.make_evd(DAT_EVD_SOFTWARE_FLAG, 4);
+        DAT_EVENT event{};
+        int good = 0;
+        const wraps::counts before = wraps::of_this_thread();
+        for (std::uintptr_t i = 0; i < 1000; ++i) {
+            good += c.post_se(e, i) == DAT_SUCCESS ? 1 : 0;
+            good += c.v.evd_dequeue_func(e, &event) == DAT_SUCCESS ? 1 : 0;
+        }
+        const wraps::counts after = wraps::of_this_thread();
+        CHECK_EQ(good, 2000);
+        CHECK_EQ(after.mutex_locks - before.mutex_locks, 0);
+        CHECK_EQ(after.allocations - before.allocations, 0);
+    }
 }
 
 namespace {

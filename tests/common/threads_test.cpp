@@ -137,6 +137,66 @@ TEST_CASE("a dequeue beside others is SUCCESS or QUEUE_EMPTY, never INVALID_STAT
     CHECK_EQ(wrong.load(), 0);
 }
 
+TEST_CASE("a thread that has posted finds an event, though others post and dequeue at once")
+{
+    for (const unsigned others :
+         {0U, unsigned{DAT_EVD_DTO_FLAG}, DAT_EVD_DTO_FLAG | unsigned{DAT_EVD_CONNECTION_FLAG}}) {
+        const unsigned streams = DAT_EVD_SOFTWARE_FLAG | others;
+        CAPTURE(streams);
+        consumer c(line::threadsafe);
+        const DAT_EVD_HANDLE e = c.make_evd(streams, 4);
+        std::atomic<int> wrong{0};
+        on_threads(4, [&](int) {
+            for (int i = 0; i < rounds(10'000); ++i) {
+                DAT_EVENT event;
+                wrong += c.post_se(e) != DAT_SUCCESS; // each takes as many as it has posted
+                wrong += c.dequeue(e, event) != DAT_SUCCESS;
+            }
+        });
+        CHECK_EQ(wrong.load(), 0);
+        CHECK_EQ(c.drain(e).size(), 0U);
+    }
+}
+
+TEST_CASE("threads post beside resizes: no event is lost, none is refused where there is room")
+{
+    for (const line which : {line::nonthreadsafe, line::threadsafe}) {
+        consumer c(which);
+        const DAT_EVD_HANDLE e = c.make_evd(DAT_EVD_SOFTWARE_FLAG, 8);
+        std::atomic<int> refused{0};
+        std::atomic<std::uint64_t> outstanding{0};
+        const int each = rounds(10'000);
+        std::thread consumer_thread([&] {
+            int taken = 0;
+            for (int turn = 0; taken != 3 * each; ++turn) {
+                if (turn % 32 == 0) // the posting threads have at most six in it
+                    refused += c.v.evd_resize_func(e, 6 + turn / 32 % 7) != DAT_SUCCESS;
+                DAT_EVENT event;
+                if (c.dequeue(e, event) != DAT_SUCCESS) {
+                    osd::yield();
+                    continue;
+                }
+                ++taken;
+                --outstanding;
+            }
+        });
+        on_threads(3, [&](int) {
+            for (int i = 0; i < each;) {
+                if (outstanding.fetch_add(1) >= 6) {
+                    --outstanding;
+                    osd::yield();
+                    continue;
+                }
+                refused += c.post_se(e) != DAT_SUCCESS;
+                ++i;
+            }
+        });
+        consumer_thread.join();
+        CHECK_EQ(refused.load(), 0);
+        CHECK_EQ(c.drain(e).size(), 0U);
+    }
+}
+
 TEST_CASE("objects of one adapter are made and freed from several threads")
 {
     for (const line which : {line::threadsafe, line::nonthreadsafe}) {
