@@ -171,6 +171,7 @@ status endpoint::begin_connect(const connect_request &wanted, pending_event &out
         return success;
     }
     if (begun == status::error(DAT_INVALID_ADDRESS, DAT_INVALID_ADDRESS_UNREACHABLE)) {
+        transport::dapls_ib_disconnect_clean(qp_);
         (void)transition(DAT_CONNECTION_EVENT_UNREACHABLE, {}, outcome);
         return success; // remote outcomes come as events
     }
@@ -374,8 +375,8 @@ void endpoint::shut_down()
 // ---------------------------------------------------------------------------------- from below
 
 /// Enters the state that follows the event. False if the event does not fit the present state: it
-/// is late, and is dropped.
-bool endpoint::enter_state_after(DAT_EVENT_NUMBER event, const private_data &data)
+/// is late, and is dropped. The port has made the event, or has ended the attempt, if it knows.
+bool endpoint::enter_state_after(DAT_EVENT_NUMBER event, const private_data &data, bool port_knows)
 {
     const DAT_EP_STATE now = state();
     const bool connecting = now == DAT_EP_STATE_ACTIVE_CONNECTION_PENDING;
@@ -416,6 +417,8 @@ bool endpoint::enter_state_after(DAT_EVENT_NUMBER event, const private_data &dat
                  dat::event_name(event), dat::ep_state_name(now));
     if (data.size != 0)
         std::memcpy(peer_data_, data.bytes, std::min(data.size, sizeof peer_data_));
+    if (port_knows)
+        usable_ = true;
     set_state(next);
     return true;
 }
@@ -447,7 +450,7 @@ bool endpoint::transition(DAT_EVENT_NUMBER event, const private_data &data, pend
 {
     osd::lock_guard hold(lock_);
     const DAT_EP_STATE before = state();
-    if (!enter_state_after(event, data)) {
+    if (!enter_state_after(event, data, true)) {
         dapl_log(DAPL_DBG_TYPE_CM, "EP %p: connection event %s in state %s is dropped",
                  to_handle(this), dat::event_name(event), dat::ep_state_name(before));
         return false;
@@ -512,13 +515,14 @@ bool endpoint::fail_locally(DAT_EVENT_NUMBER event, pending_event &made)
 {
     {
         osd::lock_guard hold(lock_);
-        if (!enter_state_after(event, {}))
+        if (!enter_state_after(event, {}, false))
             return false;
         attempt_.end(); // what completed need not wait for the end of the connection
         cleaning_ = true;
     }
     transport::dapls_ib_disconnect_clean(qp_); // what completed by then comes before the event
     osd::lock_guard hold(lock_);
+    usable_ = true;
     cleaning_ = false;
     cleaned_.broadcast();
     made.target = user_of<evd>(connect_evd_.get());

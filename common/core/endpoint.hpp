@@ -89,7 +89,8 @@ private:
         OSD_EXCLUDES(lock_);
     void deliver(const pending_event &made) OSD_EXCLUDES(lock_);
     bool fail_locally(DAT_EVENT_NUMBER event, pending_event &made) OSD_EXCLUDES(lock_);
-    bool enter_state_after(DAT_EVENT_NUMBER event, const private_data &data) OSD_REQUIRES(lock_);
+    bool enter_state_after(DAT_EVENT_NUMBER event, const private_data &data, bool port_knows)
+        OSD_REQUIRES(lock_);
     bool store_event(evd *target, DAT_EVENT_NUMBER event, const private_data &data)
         OSD_REQUIRES(lock_);
     void notify_or_report_overflow(evd *target, bool stored);

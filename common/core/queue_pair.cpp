@@ -203,6 +203,7 @@ void queue_pair::detach()
     open_sends(false);
     end_failures(self_); // a last upcall may have armed a timer
     has_qp_ = false;
+    usable_ = false;
     trace_released(*this, send_queue_, recv_queue_);
     orphan(send_queue_, request_evd_.get());
     orphan(recv_queue_, recv_evd_.get());
@@ -226,6 +227,7 @@ status queue_pair::renew()
         answer = transport::dapls_ib_qp_reset(qp_);
     end_failures(self_);
     if (answer.ok()) {
+        usable_ = false;
         trace_released(*this, send_queue_, recv_queue_);
         replace(send_queue_, request_evd_.get(), std::move(sends), gates_of(*this).sends.posts);
         replace(recv_queue_, recv_evd_.get(), std::move(recvs), gates_of(*this).recvs.posts);
@@ -242,7 +244,9 @@ status queue_pair::flush_receives()
         return success;
     const post_gates::exclusion no_posts(gates_of(*this));
     transport::dapls_ib_disconnect_clean(qp_);
-    return transport::dapls_ib_qp_reset(qp_);
+    const status renewed = transport::dapls_ib_qp_reset(qp_);
+    usable_ = !renewed.ok();
+    return renewed;
 }
 
 void queue_pair::set_objects(const DAT_EP_ATTR &attr, const ep_objects &objects)
@@ -389,15 +393,17 @@ void queue_pair::open_recvs()
 
 void queue_pair::enter_state(DAT_EP_STATE next)
 {
+    if (next == DAT_EP_STATE_CONNECTED)
+        usable_ = true;
     open_sends(next == DAT_EP_STATE_CONNECTED && max_request_iov_ != 0);
     state_.store(next, std::memory_order_release);
 }
 
 namespace {
 
-bool admits_requests(DAT_EP_STATE now, bool has_qp)
+bool admits_requests(DAT_EP_STATE now, bool usable)
 {
-    return now == DAT_EP_STATE_CONNECTED || (now == DAT_EP_STATE_DISCONNECTED && has_qp);
+    return usable && (now == DAT_EP_STATE_CONNECTED || now == DAT_EP_STATE_DISCONNECTED);
 }
 
 /// [nth_signal] Gives requests back that have succeeded silently, as the port says; the polling
@@ -450,7 +456,7 @@ status queue_pair::check_request(bool rdma, DAT_COUNT segments, const DAT_LMR_TR
         return invalid_parameter(flags_position);
     if (!next.ok())
         return next;
-    return admits_requests(state(), has_qp_) ? success : state_error();
+    return admits_requests(state(), usable_) ? success : state_error();
 }
 
 /// A filled work request, or null when as many as there are have been posted.
@@ -461,7 +467,7 @@ transport::wr *queue_pair::next_request(DAT_DTOS operation, DAT_UINT64 length,
     if constexpr (claims.nth_signal)
         if (request == nullptr && send_queue_ != nullptr) {
             const auto give_back = [this] {
-                if (send_queue_ != nullptr && admits_requests(state(), has_qp_))
+                if (send_queue_ != nullptr && admits_requests(state(), usable_))
                     give_back_done(*send_queue_, qp_);
             };
             if (operation == DAT_DTO_BIND_MW || !send_queue_->is_concurrent())
@@ -469,7 +475,7 @@ transport::wr *queue_pair::next_request(DAT_DTOS operation, DAT_UINT64 length,
                              // already
             else
                 with_gate_closed(gates_of(*this).sends, give_back);
-            if (send_queue_ != nullptr && admits_requests(state(), has_qp_))
+            if (send_queue_ != nullptr && admits_requests(state(), usable_))
                 request = send_queue_->take_slowly();
         }
     if (request == nullptr)

@@ -157,6 +157,9 @@ protected:
     std::uint32_t max_request_iov_ = 0;
     std::uint32_t max_recv_iov_ = 0;
     bool has_qp_ = false;
+    /// The port takes requests: it executes them, or flushes them. False from the moment when the
+    /// qp is new, which the state follows later, until it is connected or its attempt has ended.
+    std::atomic<bool> usable_{false};
 
     endpoint &self_; ///< this
     DAT_EP_ATTR attr_;

@@ -342,9 +342,18 @@ TEST_CASE("a connect refused as unreachable succeeds and reports that by an even
     consumer c;
     station s(c);
     lab::fail(lab::op::connect, error_code(DAT_INVALID_ADDRESS, DAT_INVALID_ADDRESS_UNREACHABLE));
+    must(c.post_recv(s.ep, 6));
     CHECK_EQ(c.connect(s.ep, 1, 1'000'000), DAT_SUCCESS);
     CHECK_EQ(s.connect_event(), DAT_CONNECTION_EVENT_UNREACHABLE);
     CHECK_EQ(c.state(s.ep), DAT_EP_STATE_DISCONNECTED);
+    must(c.post_send(s.ep, 7));
+    DAT_EVENT event;
+    must(c.dequeue(s.recv, event));
+    CHECK_EQ(cookie_of(event), 6);
+    CHECK_EQ(status_of(event), DAT_DTO_ERR_FLUSHED);
+    must(c.dequeue(s.request, event));
+    CHECK_EQ(cookie_of(event), 7);
+    CHECK_EQ(status_of(event), DAT_DTO_ERR_FLUSHED);
 }
 
 TEST_CASE("no memory for an SRQ, its port, or an endpoint on it: nothing stays behind" *

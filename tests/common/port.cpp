@@ -377,6 +377,8 @@ status push_request(qp &pair, types::wr &request, DAT_COMPLETION_FLAGS flags)
     const lab::exclusive one(pair.sending, "two threads are in post_send of one qp");
     if (const status answer = begin(op::post_send); !answer.ok())
         return answer;
+    if (pair.now.load() == phase::fresh || pair.now.load() == phase::pending)
+        lab::violation("a request is posted to a qp that was never connected");
     request.flags = flags;
     request.silently_done.store(false);
     if (!pair.sends.push(request))

@@ -271,6 +271,59 @@ TEST_CASE("receives are posted beside resets of the endpoint")
     CHECK_EQ(wrong.load(), 0);
 }
 
+TEST_CASE("requests are posted beside resets and frees of the endpoint: never to a new qp")
+{
+    for (const bool draws : {false, true}) {
+        CAPTURE(draws);
+        consumer c(line::threadsafe);
+        station s(c);
+        DAT_SRQ_HANDLE shared = DAT_HANDLE_NULL;
+        DAT_SRQ_ATTR attr{};
+        attr.max_recv_dtos = 4;
+        attr.max_recv_iov = 1;
+        must(c.v.srq_create_func(c.ia, s.pz, &attr, &shared));
+        const auto make = [&] {
+            if (draws)
+                must(c.v.ep_create_with_srq_func(c.ia, s.pz, s.recv, s.request, s.connections,
+                                                 shared, nullptr, &s.ep));
+            else
+                s.ep = s.make_ep();
+        };
+        must(c.v.ep_free_func(s.ep));
+        make();
+        std::atomic<DAT_EP_HANDLE> ep{s.ep};
+        std::atomic<bool> stop{false};
+        std::atomic<int> wrong{0};
+        std::thread poster([&] {
+            while (!stop) {
+                const DAT_RETURN type = DAT_GET_TYPE(c.post_send(ep));
+                wrong += type != DAT_SUCCESS && type != DAT_INVALID_STATE &&
+                         type != DAT_INVALID_HANDLE && type != DAT_INSUFFICIENT_RESOURCES;
+                DAT_EVENT event;
+                (void)c.dequeue(s.request, event);
+            }
+        });
+        for (int i = 0; i < rounds(2000); ++i) {
+            must(c.connect(s.ep, 1));
+            fire(s.port(), DAT_CONNECTION_EVENT_ESTABLISHED);
+            fire(s.port(), DAT_CONNECTION_EVENT_DISCONNECTED);
+            must(c.v.ep_reset_func(s.ep));
+            if (i % 2 == 0)
+                must(c.connect(s.ep, 1)); // freed while it connects, or unconnected
+            must(c.v.ep_free_func(s.ep));
+            make();
+            ep = s.ep;
+            for (const DAT_EVD_HANDLE e : {s.connections, c.async})
+                (void)c.drain(e);
+        }
+        stop = true;
+        poster.join();
+        CHECK_EQ(wrong.load(), 0);
+        must(c.v.ep_free_func(s.ep));
+        must(c.v.srq_free_func(shared));
+    }
+}
+
 TEST_CASE("a disconnect beside threads that take BROKEN: one end, and DISCONNECTED if after it")
 {
     for (const unsigned streams : {0U, unsigned{DAT_EVD_DTO_FLAG}}) {

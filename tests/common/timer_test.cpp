@@ -299,6 +299,25 @@ TEST_CASE("an attempt whose timeout runs out while the port begins it is abandon
     CHECK(s.port().now == phase::down);
 }
 
+TEST_CASE("no request reaches the port while an attempt that timed out is abandoned there")
+{
+    consumer c;
+    station s(c);
+    lab::latch gate;
+    lab::plan_of(lab::op::disconnect_clean).gate = &gate;
+    must(c.connect(s.ep, 1, 1000));
+    gate.await_arrival();
+    CHECK_EQ(c.state(s.ep), DAT_EP_STATE_DISCONNECTED);
+    CHECK_EQ(c.post_send(s.ep), error_code(DAT_INVALID_STATE, DAT_INVALID_STATE_EP_DISCONNECTED));
+    gate.open();
+    CHECK_EQ(c.wait(s.connections, 20'000'000).event.event_number, DAT_CONNECTION_EVENT_TIMED_OUT);
+    must(c.post_send(s.ep, 7));
+    DAT_EVENT event;
+    must(c.dequeue(s.request, event));
+    CHECK_EQ(cookie_of(event), 7);
+    CHECK_EQ(status_of(event), DAT_DTO_ERR_FLUSHED);
+}
+
 TEST_CASE("a connect that waited behind another call leaves no timer on a freed endpoint")
 {
     int late_events = 0;
