@@ -101,8 +101,11 @@ def _hold_namespace() -> subprocess.Popen:
     except OSError as error:
         raise CannotRun(f"unshare: {error.strerror}") from error
     while holder.poll() is None:
-        if os.readlink(f"/proc/{holder.pid}/ns/net") != ours:
-            return holder
+        try:
+            if os.readlink(f"/proc/{holder.pid}/ns/net") != ours:
+                return holder
+        except OSError:  # it ends
+            pass
         time.sleep(0.01)
     raise CannotRun(f"network namespaces: {holder.stderr.read().strip()}")
 

@@ -223,7 +223,7 @@ TEST_CASE("a thread that comes late sends no request again whose answer waits fo
     for (inbound_request *each : requests)
         there.hca.listening.reject(*each, reject_code::consumer, nullptr, 0);
     CHECK(becomes_true([&] {
-        there.hca.listening.forget_old(osd::now_ns() + 60'000'000'000);
+        there.hca.listening.forget_old(osd::now_ns() + 5'000'000'000);
         return !there.hca.listening.remembers();
     }));
     std::this_thread::sleep_for(1500ms); // as a process that was stopped: all of them are due
