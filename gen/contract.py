@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """The transport contract, read from its header and from its table.
 
-The header common/dapls_ib.hpp is what binds: signatures, features and thread words are read from
+The header contract/dapls_ib.hpp is what binds: signatures, features and thread words are read from
 it. The table dapls_ib.toml adds a sentence and the cases of the suite. `differences` holds one
 against the other.
 """

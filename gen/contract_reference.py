@@ -10,7 +10,7 @@ import contract
 import rendering
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-HEADER = ROOT / "common/dapls_ib.hpp"
+HEADER = ROOT / "contract/dapls_ib.hpp"
 TABLE = ROOT / "gen/dapls_ib.toml"
 OUTPUT = ROOT / "docs/contract.md"
 

@@ -28,8 +28,8 @@ from flag_worth import ALL, CONTROL
 from skeleton import Kit, PortError
 
 STATE = "features-state.json"
-SOURCES = ("meson.build", "meson_options.txt", "include", "osd", "gen", "dat", "common",
-           "port_support", "transports/meson.build", "conformance", "bench", "tools/program")
+SOURCES = ("meson.build", "meson_options.txt", "include", "osd", "gen", "dat", "contract",
+           "common", "port_support", "transports/meson.build", "conformance", "bench", "tools/program")
 LIMIT = 1800  # seconds that a step may take
 # On a busy machine a call may come before its event, so that its count is none, or a connection
 # may break.

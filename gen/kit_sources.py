@@ -16,7 +16,7 @@ def main() -> None:
     parser.add_argument("--soft-engine", action="store_true", help="the software HCA, too")
     options = parser.parse_args()
     system = options.os
-    folders = ["common", "common/core", "common/calls", "osd", f"osd/{system}"]
+    folders = ["contract", "common", "common/core", "common/calls", "osd", f"osd/{system}"]
     if system in PORT_SUPPORT_ON:
         folders.append("port_support")
     paths = [path for folder in folders for path in sorted((ROOT / folder).glob("*.cpp"))]

@@ -62,7 +62,7 @@ CPP_KEYWORDS = set("""
 # a file system keeps for itself. The name of a port is also the name of its namespace, folder and
 # library.
 RESERVED = set("""
-    am common conformance dapl dat dats docs gen include meson osd std tests tools transport transports
+    am common conformance contract dapl dat dats docs gen include meson osd std tests tools transport transports
     assert errno linux main major makedev minor offsetof stderr stdin stdout unix
     aux con nul prn com1 com2 com3 com4 lpt1 lpt2 lpt3 lpt4
     """.split())
@@ -109,7 +109,7 @@ class Kit:
 
     def __init__(self, root: pathlib.Path) -> None:
         self.root = root.resolve()
-        self.header_path = self.root / "common/dapls_ib.hpp"
+        self.header_path = self.root / "contract/dapls_ib.hpp"
         self.table_path = self.root / "gen/dapls_ib.toml"
         self.templates = self.root / "transports/template"
         self.transports = self.root / "transports"
@@ -141,7 +141,7 @@ def find_kit(given: pathlib.Path | None) -> Kit:
         return Kit(given)
     here = pathlib.Path.cwd()
     for folder in (here, *here.parents):
-        if (folder / "common/dapls_ib.hpp").exists() and (folder / "gen/dapls_ib.toml").exists():
+        if (folder / "contract/dapls_ib.hpp").exists() and (folder / "gen/dapls_ib.toml").exists():
             return Kit(folder)
     return Kit(pathlib.Path(__file__).resolve().parents[1])
 

@@ -21,7 +21,7 @@ import contract  # noqa: E402
 import contract_check  # noqa: E402
 import contract_reference  # noqa: E402
 
-HEADER = ROOT / "common/dapls_ib.hpp"
+HEADER = ROOT / "contract/dapls_ib.hpp"
 TABLE = ROOT / "gen/dapls_ib.toml"
 PAGE = ROOT / "docs/contract.md"
 
@@ -35,7 +35,7 @@ def conformance_rules() -> set[str]:
 class RealFiles(unittest.TestCase):
     def test_header_and_table_agree(self) -> None:
         found = contract.differences(contract.read_header(HEADER), contract.read_table(TABLE))
-        self.assertFalse(found, "common/dapls_ib.hpp and gen/dapls_ib.toml disagree:\n  "
+        self.assertFalse(found, "contract/dapls_ib.hpp and gen/dapls_ib.toml disagree:\n  "
                          + "\n  ".join(found))
 
     def test_reference_is_up_to_date(self) -> None:

@@ -335,7 +335,7 @@ class Errors(unittest.TestCase):
 
     def test_flags_come_from_the_port(self) -> None:
         """None is written down in the tool."""
-        known = port_toml.known_features(ROOT / "common/dapls_ib.hpp")
+        known = port_toml.known_features(ROOT / "contract/dapls_ib.hpp")
         for module in (flag_worth, flag_runs, flag_report):
             text = pathlib.Path(module.__file__).read_text()
             text = text.replace("soft-lo-without-cq_wait", "")
@@ -343,7 +343,7 @@ class Errors(unittest.TestCase):
             self.assertEqual(set(named) - set(flag_worth.KINDS), set(), module)
 
     def test_a_flag_takes_those_that_need_it_along(self) -> None:
-        contract = ROOT / "common/dapls_ib.hpp"
+        contract = ROOT / "contract/dapls_ib.hpp"
         self.assertLessEqual({"cq_wait", "cq_threshold"},
                              port_toml.dependents(contract, {"cq_wait"}))
         self.assertEqual(port_toml.dependents(contract, {"srq"}),

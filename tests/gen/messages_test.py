@@ -14,7 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "gen"))
 import contract_check  # noqa: E402
 
-HEADER = ROOT / "common/dapls_ib.hpp"
+HEADER = ROOT / "contract/dapls_ib.hpp"
 
 PORT = """
 #include "dapls_ib_check.hpp"

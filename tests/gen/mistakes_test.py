@@ -100,8 +100,8 @@ class Workshop:
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
         self.includes = [ROOT / part for part in (
-            "include", "common", "osd", f"osd/{sys.platform}", "port_support",
-            "transports/soft/engine")] + [options.build_root / each for each in ("gen", "common")]
+            "include", "common", "contract", "osd", f"osd/{sys.platform}", "port_support",
+            "transports/soft/engine")] + [options.build_root / each for each in ("gen", "contract")]
 
     def run(self, *command: object, **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run([str(word) for word in command], text=True, check=False,
@@ -132,7 +132,7 @@ class Workshop:
     def build(self, port: Port, changes: tuple[Change, ...], folder: pathlib.Path) -> None:
         """Builds like the port's own build; raises Refused if that fails."""
         self.must(sys.executable, ROOT / "gen/port_features.py", "--contract",
-                  ROOT / "common/dapls_ib.hpp", "--profile", folder / "port.toml",
+                  ROOT / "contract/dapls_ib.hpp", "--profile", folder / "port.toml",
                   "--port", port.name, "--output", folder / "features.hpp")
         if any(not each.file.endswith(".cpp") for each in changes):
             self.compile(port, folder, '#include "core/transport.hpp"\n', "-fsyntax-only")

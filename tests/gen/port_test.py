@@ -33,7 +33,7 @@ BAD_NAMES = {  # names, each with a part of the answer
     "acme_": "underscores", "ac__me": "underscores", "a" * 33: "33 characters",
     "class": "word of C++", "co_await": "word of C++", "template": "word of C++",
     "auto": "word of C++", "osd": "reserved", "common": "reserved", "std": "reserved",
-    "linux": "reserved", "con": "reserved", "am": "reserved",
+    "contract": "reserved", "linux": "reserved", "con": "reserved", "am": "reserved",
 }
 
 
@@ -484,7 +484,7 @@ class Layered(OfAStyle):
             done = run(compiler, "-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror",
                        "-fno-exceptions", "-fno-rtti", *more, "-DDAPL_TRANSPORT=acme",
                        f'-DDAPL_PORT_FEATURES="{features}"', *(f"-I{ROOT / each}" for each in (
-                           "include", "common", "osd", "osd/linux", "port_support")),
+                           "include", "contract", "osd", "osd/linux", "port_support")),
                        f"-I{self.folder}", whole)
             self.assertEqual(done.stderr, "", f"{compiler}, {library}")
 
@@ -875,7 +875,7 @@ class Profile(WithTree):
         output = ("--output", self.tree.parent / "made")
         return {
             "dapl-port": ("status", "acme"),
-            "port_features.py": ("--contract", self.tree / "common/dapls_ib.hpp", "--profile",
+            "port_features.py": ("--contract", self.tree / "contract/dapls_ib.hpp", "--profile",
                                  self.path, "--port", "acme", *output),
             "dat_conf.py": ("--port", self.path, "library.so", "", *output),
         }

@@ -20,7 +20,7 @@ MESON = "/usr/bin/meson" if os.path.exists("/usr/bin/meson") else "meson"
 LARGEST = 1 << 20  # no source is larger; a larger file was left there by another program
 
 # What a port is made from, without anything to build.
-KIT_PARTS = ("common", "gen", "transports")
+KIT_PARTS = ("contract", "gen", "transports")
 
 
 def is_no_source(folder: str, names: list[str]) -> set[str]:

@@ -27,7 +27,7 @@ import port_toml  # noqa: E402
 
 VERSION_2 = pathlib.Path(__file__).with_name("version2_port")
 VERSION = int(re.search(r"#define DAPLS_IB_VERSION (\d+)",
-                        (ROOT / "common/dapls_ib.hpp").read_text())[1])
+                        (ROOT / "contract/dapls_ib.hpp").read_text())[1])
 CXX = os.environ.get("CXX", "g++").split()
 LOCK = "dapl-port.lock"
 
@@ -132,18 +132,18 @@ class FromVersion2(Upgrading):
         """What the compiler says of all of the port."""
         features = self.tree / "features.hpp"
         made = run(sys.executable, ROOT / "gen/port_features.py", "--contract",
-                   ROOT / "common/dapls_ib.hpp", "--profile", self.folder / "port.toml", "--port",
+                   ROOT / "contract/dapls_ib.hpp", "--profile", self.folder / "port.toml", "--port",
                    "acme", "--output", features)
         if made.returncode != 0:
             return made.stderr
         whole, check = self.tree / "whole.cpp", self.tree / "dapls_ib_check.hpp"
-        check.write_text(contract_check.check(ROOT / "common/dapls_ib.hpp"))
+        check.write_text(contract_check.check(ROOT / "contract/dapls_ib.hpp"))
         whole.write_text("".join(f'#include "{path}"\n'
                                  for path in (*self.folder.glob("*.cpp"), check))
                          + "template struct dapl::acme::check_transport<dapl::acme::transport>;\n")
         return run(*CXX, "-std=c++20", "-fsyntax-only", "-DDAPL_TRANSPORT=acme",
                    f'-DDAPL_PORT_FEATURES="{features}"', *(f"-I{ROOT / each}" for each in (
-                       "include", "common", "osd", "osd/linux", "port_support")),
+                       "include", "contract", "osd", "osd/linux", "port_support")),
                    f"-I{self.folder}", whole, LC_ALL="C").stderr
 
     @unittest.skipUnless(shutil.which(CXX[-1]), "there is no compiler")
@@ -215,13 +215,13 @@ class FromVersion2(Upgrading):
 
     def test_a_base_that_is_none(self) -> None:
         self.assertIn("is no port as dapl-port writes it",
-                      self.refused("--base", self.tree / "common"))
+                      self.refused("--base", self.tree / "gen"))
 
 
 class ChangeLog(unittest.TestCase):
     def test_names_what_there_is(self) -> None:
         """Each obligation has a case of the suite that wants it, and promises that exist."""
-        header = ROOT / "common/dapls_ib.hpp"
+        header = ROOT / "contract/dapls_ib.hpp"
         sources = "".join(path.read_text() for path in (ROOT / "conformance/cases").glob("*.cpp"))
         cases = set(re.findall(r'"([A-Z]+-\d+): ', sources))
         promises = port_toml.known_features(header)
@@ -253,7 +253,7 @@ class ToALaterVersion(Upgrading):
         return json.loads(dapl_port(self.tree, "status", "acme", "--json").stdout)
 
     def move_contract(self) -> None:
-        header = self.tree / "common/dapls_ib.hpp"
+        header = self.tree / "contract/dapls_ib.hpp"
         replace(header, f"#define DAPLS_IB_VERSION {VERSION}",
                 f"///   {VERSION + 1}  qp_reset says\n///      why.\n"
                 f"#define DAPLS_IB_VERSION {VERSION + 1}")

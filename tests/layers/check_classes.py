@@ -32,7 +32,8 @@ DEBIAN_PACKAGES = "/usr/lib/python3/dist-packages"
 SKIPPED = 77
 MOST_FUNCTIONS = 40
 MOST_MEMBERS = 45
-ROOMS = ("am", "common", "conformance", "dat", "osd", "port_support", "tools", "transports")
+ROOMS = ("am", "common", "conformance", "contract", "dat", "osd", "port_support", "tools",
+         "transports")
 EXCEPTED = {"transport", "dapls_ib"}
 KEPT_APART = {
     "event_queue": "claim, storage and counting, which event_order and cq_notifier use as well",

@@ -30,8 +30,8 @@ import re
 import sys
 import tokenize
 
-ROOMS = ("am", "bench", "common", "conformance", "dat", "findings", "gen", "include", "osd",
-         "port_support", "tests", "tools", "transports/libfabric", "transports/soft",
+ROOMS = ("am", "bench", "common", "conformance", "contract", "dat", "findings", "gen", "include",
+         "osd", "port_support", "tests", "tools", "transports/libfabric", "transports/soft",
          "transports/template", "transports/verbs")
 LIMIT = (3.0, 4.0)  # heads for 1,000 words, openings in percent
 RATCHET: dict[str, tuple[float, float]] = {

@@ -5,12 +5,12 @@
 Arrows of #include point downwards only:
 
     dat/          the public headers, osd, itself; nothing of common/ or transports/
-    common/       the public headers, osd, itself; no port by name. It has three rooms:
-      common/       what ports may include; the public headers and osd
-      common/core/  the objects: the room above, and the port's port.hpp
-      common/calls/ the DAT calls: the rooms above, headers of core/ by their path
-    port_support/ the contract's headers, the public headers, osd, itself; no device library
-    transports/x  the contract's headers, port_support, the public headers, osd, itself
+    contract/     the public headers, osd, itself: what the common layer and ports both include
+    common/       contract/, the public headers, osd, itself; no port by name. It has two rooms:
+      common/core/  the objects; it sees the port's port.hpp too
+      common/calls/ the DAT calls; it sees headers of core/ by their path
+    port_support/ contract/, the public headers, osd, itself; no device library
+    transports/x  contract/, port_support, the public headers, osd, itself
       transports/soft/engine/  osd and itself; each of its rooms sees those below it, by their path
     am/src/       am/include, the public headers, osd, itself; PMIx and the operating system
     include/      itself
@@ -18,7 +18,7 @@ Arrows of #include point downwards only:
     osd/<os>/     itself and osd/; the only place for headers of the operating system beside
                   port_support and the ports. Each system has the same files.
 
-In am/src/, common/, dat/, osd/, port_support/ and each port there is no circle of units; a unit is all
+In am/src/, common/, contract/, dat/, osd/, port_support/ and each port there is no circle of units; a unit is all
 files of one name. No folder of the libraries and programs has more than 58 source files, and none of the
 engine more than 40.
 
@@ -46,17 +46,14 @@ FROM_THE_CONTRACT = {"wrapped_names.hpp", "own_names.hpp", "wrapped_upcalls.hpp"
                      "trace_operations.hpp"}
 CORE_FROM_THE_CONTRACT = {"dapls_ib_check.hpp"}  # included by common/core/
 CALLS_FROM_A_TABLE = {"dat_calls.hpp"}  # included by common/calls/
-CONTRACT = {"dapls_ib.hpp", "dapl_status.hpp", "dapl_debug.hpp", "dapl_chain.hpp",
-            "dapl_spin.hpp", "dapl_line_limit.hpp", "dapl_params.hpp",
-            "port_features.hpp"}
-UNITS = ("am/src", "common", "dat", "osd", "port_support", "transports/*")
+UNITS = ("am/src", "common", "contract", "dat", "osd", "port_support", "transports/*")
 CIRCLES = {("native_futex", "osd_sync")}  # permitted by design: the futex of a system, and the
                                           # objects that wait on it
 ENGINE = "transports/soft/engine"
 ENGINE_ROOMS = ("wire", "net", "interface", "seal", "window", "thread", "queue", "memory", "direct",
                 "handshake", "connection", "device")  # from the bottom up
-PRODUCT = ("am", "bench", "common", "conformance", "dat", "include", "osd", "port_support", "tools",
-           "transports")
+PRODUCT = ("am", "bench", "common", "conformance", "contract", "dat", "include", "osd",
+           "port_support", "tools", "transports")
 MOST_FILES = 58
 MOST_FILES_OF_THE_ENGINE = 40
 SPDX = "SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause"
@@ -121,6 +118,7 @@ class Tree:
 
     def __init__(self, root: pathlib.Path) -> None:
         self.root = root
+        self.contract = self.headers("contract")
         self.common = self.headers("common")
         self.rooms = {room: self.headers(f"common/{room}") for room in ("core", "calls")}
         self.dat = self.headers("dat")
@@ -151,9 +149,17 @@ class Tree:
 
     # Each function answers why an include is wrong, or None.
 
+    def wrong_in_contract(self, include: Include) -> str | None:
+        name = include.name
+        if name in self.contract or is_public(name) or is_osd(name):
+            return None
+        if not include.quoted and is_standard(name):
+            return None
+        return f"contract/ includes {name}, which is neither its own nor osd's"
+
     def wrong_in_common(self, room: str, include: Include) -> str | None:
         name = include.name
-        if is_public(name) or is_osd(name) or name in CONTRACT | FROM_A_TABLE:
+        if is_public(name) or is_osd(name) or name in self.contract | FROM_A_TABLE:
             return None
         if not include.quoted:
             return None if is_standard(name) else (
@@ -174,7 +180,7 @@ class Tree:
             return f"dat/ includes <{name}>: the operating system is osd's business"
         if name in self.dat or is_osd(name) or is_public(name):
             return None
-        if name in self.common or name.startswith(("../", "common/", "transports/")):
+        if name in self.common | self.contract or name.startswith(("../", "common/", "transports/")):
             return f'dat/ includes "{name}", which is not below it'
         return None  # written by the build
 
@@ -184,7 +190,7 @@ class Tree:
             if DEVICE_LIBRARY.match(name):
                 return f"port_support/ includes <{name}>: a device library is a port's own affair"
             return None
-        if (name in CONTRACT | FROM_A_TABLE | FROM_THE_CONTRACT | self.port_support
+        if (name in self.contract | FROM_A_TABLE | FROM_THE_CONTRACT | self.port_support
                 or is_osd(name) or is_public(name)):
             return None
         return f'port_support/ includes "{name}", which is neither its own, the contract\'s nor osd\'s'
@@ -193,7 +199,7 @@ class Tree:
         name = include.name
         if not include.quoted:
             return None  # its device library and its operating system are a port's own affair
-        if (name in CONTRACT | FROM_A_TABLE | self.port_support or is_osd(name)
+        if (name in self.contract | FROM_A_TABLE | self.port_support or is_osd(name)
                 or is_public(name)):
             return None
         if name in own:
@@ -318,22 +324,23 @@ def check_circles(tree: Tree) -> list[Finding]:
 
 
 def check_port_names(tree: Tree) -> list[Finding]:
-    """common/ names no port: neither its namespace nor its folder."""
+    """common/ and contract/ name no port: neither its namespace nor its folder."""
     findings = []
     if not tree.ports:
         return findings
     pattern = re.compile(r"\b(?:dapl::|transports/)(" + "|".join(tree.ports) + r")\b")
-    for path in tree.files("common"):
+    for path in tree.files("common") + tree.files("contract"):
+        where = path.relative_to(tree.root)
         for number, line in enumerate(path.read_text().splitlines(), 1):
             found = pattern.search(line)
             if found:
-                findings.append(Finding(path.relative_to(tree.root), number,
-                                        f"common/ names the port {found[1]}"))
+                findings.append(Finding(where, number,
+                                        f"{where.parts[0]}/ names the port {found[1]}"))
     return findings
 
 
 def check_includes(tree: Tree) -> list[Finding]:
-    findings = check_common(tree)
+    findings = check_folder(tree, "contract", tree.wrong_in_contract) + check_common(tree)
     findings += check_folder(tree, "dat", tree.wrong_in_dat)
     findings += check_folder(tree, "include", tree.wrong_in_public)
     findings += check_folder(tree, "port_support", tree.wrong_in_port_support)
@@ -401,14 +408,14 @@ GOOD = {
     "osd/linux/osd_thread.cpp": '#include "osd_sync.hpp"\n#include <unistd.h>',
     "osd/windows/native_mutex.hpp": "#include <windows.h>",
     "osd/windows/osd_thread.cpp": '#include "osd_sync.hpp"',
-    "common/dapls_ib.hpp": '#include "osd_sync.hpp"\n#include <dat2/udat.h>',
+    "contract/dapls_ib.hpp": '#include "osd_sync.hpp"\n#include <dat2/udat.h>',
     "common/core/evd.hpp": '#include "dapls_ib.hpp"\n#include "dat_names.hpp"\n#include <cstdint>',
     "common/core/evd.cpp": '#include "evd.hpp"',
     "common/core/transport.hpp":
         '#include "port.hpp"\n// #include <unistd.h>\n/*\n#include "x"\n*/',
     "common/calls/calls.hpp": '#include "core/transport.hpp"',
     "common/calls/evd_calls.cpp": '#include "calls.hpp"\n#include "core/evd.hpp"',
-    "common/port_features.hpp": "#include DAPL_PORT_FEATURES",
+    "contract/port_features.hpp": "#include DAPL_PORT_FEATURES",
     "dat/ia.cpp": '#include "ia.hpp"\n#include "osd_sync.hpp"\n#include "made_by_the_build.hpp"',
     "dat/ia.hpp": "#include <dat2/udat.h>\n#include <mutex>",
     "port_support/gate.hpp": '#include "dapls_ib.hpp"\n#include "osd_sync.hpp"\n#include <poll.h>',
@@ -430,12 +437,15 @@ BAD = {  # path: text, and a part of the finding
     "common/core/pz.cpp": ('  #  include "wire.hpp"', 'common/core/ includes "wire.hpp"'),
     "common/core/lmr.cpp": ('#include "calls.hpp"', 'common/core/ includes "calls.hpp"'),
     "common/calls/pz.cpp": ('#include "evd.hpp"', 'common/calls/ includes "evd.hpp"'),
-    "common/dapl_spin.hpp": ('#include "core/evd.hpp"', 'common/ includes "core/evd.hpp"'),
+    "common/up.hpp": ('#include "core/evd.hpp"', 'common/ includes "core/evd.hpp"'),
+    "contract/dapl_spin.hpp": ('#include "evd.hpp"', "contract/ includes evd.hpp"),
+    "contract/dapl_debug.cpp": ("#include <unistd.h>", "contract/ includes unistd.h"),
+    "contract/dapl_status.hpp": ("namespace dapl::soft {}", "contract/ names the port soft"),
     "common/core/ep.cpp": ("namespace dapl::soft {}", "names the port soft"),
     "dat/registry.cpp": ('#include "evd.hpp"', 'dat/ includes "evd.hpp"'),
     "dat/config.cpp": ("#include <fcntl.h>", "dat/ includes <fcntl.h>"),
     "transports/soft/a.cpp": ('#include "evd.hpp"', 'a port includes "evd.hpp"'),
-    "transports/soft/b.cpp": ('#include "../../common/dapls_ib.hpp"', "a port includes"),
+    "transports/soft/b.cpp": ('#include "../../contract/dapls_ib.hpp"', "a port includes"),
     "port_support/gate.cpp": ('#include "wire.hpp"', 'port_support/ includes "wire.hpp"'),
     "port_support/verbs.hpp": ("#include <rdma/rdma_cma.h>", "port_support/ includes <rdma/"),
     "osd/linux/osd_thread.cpp": ('#include "dapls_ib.hpp"', "osd/ includes"),

@@ -111,7 +111,7 @@ class Installed(unittest.TestCase):
                     done = subprocess.run(["pkg-config", "--modversion", said[1]], check=False,
                                           capture_output=True, text=True, env=environment)
                     self.assertEqual(done.stdout, f"{said[2]}\n", done.stderr)
-        contract = (self.place(OPTIONS.datadir) / "dapl/kit/common/dapls_ib.hpp").read_text()
+        contract = (self.place(OPTIONS.datadir) / "dapl/kit/contract/dapls_ib.hpp").read_text()
         self.assertEqual([version for what, version, *_ in named if "DAPLS_IB_VERSION" in what],
                          re.findall(r"#define DAPLS_IB_VERSION (\d+)", contract))
         news = (self.place(OPTIONS.datadir) / "doc/dapl/NEWS.md").read_text()

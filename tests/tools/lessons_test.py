@@ -20,7 +20,7 @@ NUMBERS = range(1, 31)
 CASE = re.compile(r"\b[A-Z]+-\d\d\b")
 UNIT = re.compile(r"`(tests/[\w/]+\.(?:cpp|py))`:\s+\*([^*]+)\*")
 # The folders loaded into other people's processes.
-LIBRARIES = ("common", "dat", "osd", "port_support", "transports")
+LIBRARIES = ("common", "contract", "dat", "osd", "port_support", "transports")
 NAME_SERVICE = re.compile(r"\b(?:\w*getaddrinfo|getnameinfo|gethostby\w+|res_n?query)\s*\(")
 
 

@@ -18,7 +18,7 @@ COMMANDS = {"dapl-port": ["new", "status", "check", "upgrade", "features", "list
 # Environment variables in the sources: the arguments of functions that read them and, in the files
 # that do so, every literal with one of our prefixes.
 READS = re.compile(r'(?:getenv|environment|environment_number|envname|setting \w+)\("(\w+)"')
-ROOMS = ("dat", "common", "osd", "port_support", "transports", "conformance", "bench", "tools")
+ROOMS = ("dat", "contract", "common", "osd", "port_support", "transports", "conformance", "bench", "tools")
 OURS = re.compile(r'"((?:DAT|DAPL)_[A-Z_]+)"')
 
 

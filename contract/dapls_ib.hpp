@@ -16,19 +16,19 @@
 // free. All of them are default-constructed before their alloc or open operation.
 //
 // Names: the common layer's own are in dapl::<port>::core. In dapl::<port> stands only what this
-// header and the other headers for ports declare (dapl_*.hpp, port_features.hpp), and all the rest
-// is free for the port. The six objects that both sides name (adapter, endpoint, evd,
-// service_point, shared_recv_queue, work_queue) are declared in core and made visible here, so that
-// a port that defines a class of the same name does not compile.
+// header and the other headers of contract/ declare, and all the rest is free for the port. The six
+// objects that both sides name (adapter, endpoint, evd, service_point, shared_recv_queue,
+// work_queue) are declared in core and made visible here, so that a port that defines a class of
+// the same name does not compile.
 //
 // Words used below
 //   control    Called from consumer threads. The common layer may hold a lock that lines up control
 //              operations of the object, and none that an upcall takes. May block for a bounded
-//              time. Control operations of one object never overlap; those of different objects
-//              do, also with hot operations. May make upcalls before it returns.
+//              time. Control operations of one object never overlap; control operations of
+//              different objects do, also with hot operations. May make upcalls before it returns.
 //   hot        Called from consumer threads on the data path. Shall not sleep, allocate, log, or
-//              make an upcall. May take a short lock, one whose holders do none of that while they
-//              hold it, and may make a system call that does not wait, as a non-blocking send.
+//              make an upcall. May take a short lock, whose holders do none of that while they hold
+//              it, and may make a system call that does not wait, as a non-blocking send.
 //   fence      A control operation after whose return no upcall for the object is running or will
 //              come. Never called from inside an upcall. An upcall that is running at the call may
 //              still call completion_notify, cq_wakeup, evd_events and cno_wakeup: the port waits

@@ -6,18 +6,18 @@
 
 #include <string>
 
+using namespace dapl::DAPL_TRANSPORT;
+
 namespace {
 
-using namespace dapl::programmable;
-
-struct sample_params {
+struct bounded_params {
     std::uint32_t depth = 7;
     std::uint32_t size = 8;
 };
 
-constexpr param_option<sample_params> sample_options[] = {
-    {"depth", &sample_params::depth, 1, 100},
-    {"size", &sample_params::size},
+constexpr param_option<bounded_params> bounded_options[] = {
+    {"depth", &bounded_params::depth, 1, 100},
+    {"size", &bounded_params::size},
 };
 
 } // namespace
@@ -56,14 +56,14 @@ TEST_CASE("a number is digits, within its limits, or nothing changes")
 
 TEST_CASE("an option is a whole key and a number that it takes")
 {
-    sample_params params;
-    CHECK(read_option("depth=100", sample_options, params));
-    CHECK(read_option("size=0", sample_options, params));
+    bounded_params params;
+    CHECK(read_option("depth=100", bounded_options, params));
+    CHECK(read_option("size=0", bounded_options, params));
     CHECK(params.depth == 100);
     CHECK(params.size == 0);
     for (const char *wrong : {"depth", "depth=", "depth=0", "depth=101", "dep=1", "depths=1", "=1",
                               "DEPTH=1", "depth=1=1"})
-        CHECK_MESSAGE(!read_option(wrong, sample_options, params), wrong);
+        CHECK_MESSAGE(!read_option(wrong, bounded_options, params), wrong);
     CHECK(params.depth == 100);
 }
 
