@@ -593,7 +593,8 @@ def licence_lines(step: Running) -> None:
     if not names:
         step.skip("not a checkout, or no git")
         return
-    exempt = re.compile(r"(^|/)\.[^/]+$|^LICENSES/|\.(json|txt|csv|png)$")
+    exempt = re.compile(r"(^|/)\.[^/]+$|^LICENSES/|\.(json|txt|csv|png)$"
+                        r"|^debian/(changelog|copyright|source/format)$")
     without = [name for name in names
                if not exempt.search(name) and (ROOT / name).is_file()
                and b"SPDX-License-Identifier:" not in (ROOT / name).read_bytes()[:400]]
