@@ -271,7 +271,10 @@ TEST_CASE("receives are posted beside resets of the endpoint")
     CHECK_EQ(wrong.load(), 0);
 }
 
-TEST_CASE("requests are posted beside resets and frees of the endpoint: never to a new qp")
+// A post to a freed endpoint looks at its mark while the next endpoint is made in that place, which
+// ThreadSanitizer takes for a race.
+TEST_CASE("requests are posted beside resets and frees of the endpoint: never to a new qp" *
+          doctest::skip(test_run::thread_sanitized))
 {
     for (const bool draws : {false, true}) {
         CAPTURE(draws);
