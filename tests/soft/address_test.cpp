@@ -198,10 +198,11 @@ TEST_CASE("a copy of a request that waited while the request was forgotten makes
 
 TEST_CASE("a thread that comes late sends no request again whose answer waits for it")
 {
-    static std::atomic<bool> held;
-    held = false;
+    static std::atomic<bool> held, inside_upcall;
+    held = inside_upcall = false;
     upcalls table = upcall_table;
     table.connection = [](void *owner, connection_event what, const void *data, std::size_t size) {
+        inside_upcall = true;
         while (held)
             std::this_thread::sleep_for(1ms);
         upcall_table.connection(owner, what, data, size);
@@ -220,8 +221,11 @@ TEST_CASE("a thread that comes late sends no request again whose answer waits fo
         REQUIRE(requests.back() != nullptr);
     }
     held = true;
-    for (inbound_request *each : requests)
+    for (inbound_request *each : requests) {
         there.hca.listening.reject(*each, reject_code::consumer, nullptr, 0);
+        // From the first answer on, the thread that sends requests is stopped.
+        REQUIRE(becomes_true([] { return inside_upcall.load(); }));
+    }
     CHECK(becomes_true([&] {
         there.hca.listening.forget_old(osd::now_ns() + 5'000'000'000);
         return !there.hca.listening.remembers();

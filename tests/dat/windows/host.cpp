@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <cstdio>
 #include <windows.h>
 
 #include <psapi.h>
@@ -56,8 +57,16 @@ int run_self(const std::string &output, const std::string &messages)
     start.hStdError = inherited_file(messages);
     PROCESS_INFORMATION child;
     DWORD status = ~DWORD{0};
-    if (CreateProcessA(self, nullptr, nullptr, nullptr, TRUE, 0, nullptr, nullptr, &start,
-                       &child)) {
+    BOOL started = FALSE;
+    for (int attempt = 0; !started && attempt < 20; ++attempt) {
+        if (attempt != 0)
+            Sleep(250); // Wine refuses now and then on a busy machine
+        started = CreateProcessA(self, nullptr, nullptr, nullptr, TRUE, 0, nullptr, nullptr, &start,
+                                 &child);
+    }
+    if (!started)
+        std::fprintf(stderr, "CreateProcess: error %lu\n", GetLastError());
+    if (started) {
         WaitForSingleObject(child.hProcess, INFINITE);
         GetExitCodeProcess(child.hProcess, &status);
         CloseHandle(child.hProcess);

@@ -112,7 +112,7 @@ bool progress_engine::run_once(bool consumers_active, bool socket_ready) OSD_UNC
     }
     if (!received && (consumers_active || socket_ready))
         received = handle_icmp_errors(now);
-    run_timers(now);
+    run_timers(osd::now_ns()); // the thread may have been stopped since
     poll_lock_.unlock();
     return received;
 }
