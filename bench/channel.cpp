@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "channel.hpp"
 
+#include "osd_address.hpp"
 #include "program/failure.hpp"
 
 #include <arpa/inet.h>
@@ -96,22 +97,9 @@ int call_once(const addrinfo &to, clock::time_point end)
     return -1;
 }
 
-const in6_addr &ipv6_of(const sockaddr_storage &address)
+const sockaddr *generic(const sockaddr_storage &address)
 {
-    return reinterpret_cast<const sockaddr_in6 &>(address).sin6_addr;
-}
-
-in_addr_t ipv4_of(const sockaddr_storage &address)
-{
-    return reinterpret_cast<const sockaddr_in &>(address).sin_addr.s_addr;
-}
-
-bool same_host(const sockaddr_storage &a, const sockaddr_storage &b)
-{
-    if (a.ss_family != b.ss_family)
-        return false;
-    return a.ss_family == AF_INET6 ? IN6_ARE_ADDR_EQUAL(&ipv6_of(a), &ipv6_of(b))
-                                   : ipv4_of(a) == ipv4_of(b);
+    return reinterpret_cast<const sockaddr *>(&address);
 }
 
 } // namespace
@@ -124,16 +112,6 @@ sockaddr_storage any_port_of(const std::string &node)
     if (inet_pton(AF_INET, node.c_str(), &address.sin_addr) != 1)
         throw program::failure(node + " is not an IPv4 address");
     return result;
-}
-
-bool is_loopback(const sockaddr_storage &address)
-{
-    if (address.ss_family == AF_INET)
-        return (ntohl(ipv4_of(address)) >> 24) == 127;
-    if (address.ss_family != AF_INET6)
-        return false;
-    const in6_addr &ip = ipv6_of(address);
-    return IN6_IS_ADDR_LOOPBACK(&ip) || (IN6_IS_ADDR_V4MAPPED(&ip) && ip.s6_addr[12] == 127);
 }
 
 channel::~channel()
@@ -192,7 +170,8 @@ bool channel::is_local() const
     if (getpeername(fd_, reinterpret_cast<sockaddr *>(&theirs), &size) != 0 ||
         getsockname(fd_, reinterpret_cast<sockaddr *>(&ours), &our_size) != 0)
         return false;
-    return theirs.ss_family == AF_UNIX || is_loopback(theirs) || same_host(theirs, ours);
+    return theirs.ss_family == AF_UNIX || osd::address::is_loopback(generic(theirs)) ||
+           osd::address::is_same_host(generic(theirs), generic(ours));
 }
 
 forked_peer::halves forked_peer::split()

@@ -123,9 +123,6 @@ void forked_peer::run_child(channel link, Body &body)
 /// An IPv4 address as a text, with port 0.
 sockaddr_storage any_port_of(const std::string &node);
 
-/// Whether the address can be reached from this host only: a loopback address.
-bool is_loopback(const sockaddr_storage &address);
-
 /// Waits for one caller on a TCP port. Whoever else connects there is closed, and named on standard
 /// error.
 class peer_listener {

@@ -6,6 +6,7 @@
 #include "dat_link.hpp"
 #include "job.hpp"
 #include "opening.hpp"
+#include "osd_address.hpp"
 #include "plot.hpp"
 #include "program/command_line.hpp"
 #include "program/json.hpp"
@@ -228,7 +229,7 @@ public:
                 "the server refuses messages of " + size_text(hello.max_size) + ": it allows " +
                 size_text(to_.max_size) +
                 "\n  start it with a larger --max-size, or choose smaller --size and --sizes");
-        if (is_loopback(to_.address) && !peer_.is_local())
+        if (osd::address::is_loopback(reinterpret_cast<const sockaddr *>(&to_.address)) && !peer_.is_local())
             throw program::failure(
                 "the adapter of the server has a loopback address, which cannot be "
                 "reached from here\n  start the server on an adapter of a network");

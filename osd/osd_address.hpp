@@ -56,6 +56,18 @@ public:
                 std::memcmp(host_of(meant), any, host_size(meant)) == 0);
     }
 
+    /// Whether an address is this host's own loopback: 127.0.0.0/8, also within IPv6, or ::1.
+    static bool is_loopback(const sockaddr *from)
+    {
+        if (from->sa_family == AF_INET6) {
+            const auto *six = static_cast<const in6_addr *>(host_of(from));
+            return IN6_IS_ADDR_LOOPBACK(six) ||
+                   (IN6_IS_ADDR_V4MAPPED(six) && six->s6_addr[12] == loopback_net);
+        }
+        return from->sa_family == AF_INET &&
+               *static_cast<const std::uint8_t *>(host_of(from)) == loopback_net;
+    }
+
     sockaddr *get() { return reinterpret_cast<sockaddr *>(&storage_); }
     const sockaddr *get() const { return reinterpret_cast<const sockaddr *>(&storage_); }
 
@@ -73,6 +85,8 @@ public:
 
 private:
     friend class address_text;
+
+    static constexpr std::uint8_t loopback_net = 127;
 
     static const void *host_of(const sockaddr *from)
     {

@@ -2,12 +2,12 @@
 #include "job.hpp"
 
 #include "introduction.hpp"
+#include "osd_address.hpp"
 #include "report.hpp"
 
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <netinet/in.h>
 #include <new>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -66,11 +66,7 @@ bool job::is_loopback()
     if (dat_ia_query(context_.ia, nullptr, DAT_IA_FIELD_IA_ADDRESS_PTR, &attr, 0, nullptr) !=
         DAT_SUCCESS)
         return false;
-    const auto *address = reinterpret_cast<const sockaddr *>(attr.ia_address_ptr);
-    if (address->sa_family == AF_INET6)
-        return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6 *>(address)->sin6_addr);
-    const auto *four = reinterpret_cast<const sockaddr_in *>(address);
-    return address->sa_family == AF_INET && ntohl(four->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+    return osd::address::is_loopback(reinterpret_cast<const sockaddr *>(attr.ia_address_ptr));
 }
 
 /// `reaches_others`: one at a loopback address will not do.

@@ -54,6 +54,23 @@ TEST_CASE("an address is read from its text, and nothing else is")
     CHECK(osd::address::is_same_host(a.get(), before.get()));
 }
 
+TEST_CASE("a loopback address is known in both families")
+{
+    osd::address a;
+    for (const char *text : {"127.0.0.1", "127.9.8.7", "::1", "::ffff:127.0.0.2"}) {
+        REQUIRE(a.read(text));
+        CHECK_MESSAGE(osd::address::is_loopback(a.get()), text);
+    }
+    for (const char *text : {"192.0.2.127", "126.0.0.1", "0.0.0.0", "::", "::ffff:192.0.2.127",
+                             "7f00::1"}) {
+        REQUIRE(a.read(text));
+        CHECK_FALSE_MESSAGE(osd::address::is_loopback(a.get()), text);
+    }
+    sockaddr other{};
+    other.sa_family = AF_UNIX;
+    CHECK_FALSE(osd::address::is_loopback(&other));
+}
+
 TEST_CASE("another family is refused and changes nothing")
 {
     sockaddr_in four{};
