@@ -19,9 +19,11 @@
 
 const std::nothrow_t std::nothrow{};
 
+/// Refuses what no object can have: the compiler asks for SIZE_MAX where the size of an array would
+/// not fit, and warns where it sees that passed to malloc.
 void *operator new(std::size_t size, const std::nothrow_t &) noexcept
 {
-    return std::malloc(size != 0 ? size : 1);
+    return size <= PTRDIFF_MAX ? std::malloc(size != 0 ? size : 1) : nullptr;
 }
 
 void *operator new[](std::size_t size, const std::nothrow_t &which) noexcept
