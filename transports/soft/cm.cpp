@@ -5,8 +5,8 @@
 #include "end_line.hpp"
 
 #include "dapl_debug.hpp"
+#include "osd_address.hpp"
 
-#include <arpa/inet.h>
 #include <cstring>
 
 namespace dapl::soft {

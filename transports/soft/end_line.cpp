@@ -3,8 +3,7 @@
 
 #include "dapl_debug.hpp"
 #include "dapl_line_limit.hpp"
-
-#include <arpa/inet.h>
+#include "osd_address.hpp"
 
 #include <cinttypes>
 #include <cstdio>

@@ -14,6 +14,8 @@
 #include <mstcpip.h>
 #include <new>
 
+#undef interface // a macro of the headers above, and a name elsewhere
+
 #ifndef SIO_UDP_CONNRESET // missing from some headers
 #define SIO_UDP_CONNRESET _WSAIOW(IOC_VENDOR, 12)
 #endif
