@@ -11,8 +11,10 @@
  */
 #define _POSIX_C_SOURCE 200112L /* getaddrinfo() */
 
+#ifndef _WIN32 /* where udat.h includes the headers of Winsock */
 #include <arpa/inet.h>
 #include <netdb.h>
+#endif
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Checks the exports and imports of the libraries for Windows.
+"""Checks the exports, the imports and the version of the libraries for Windows.
 
-Each exports the names in its version script and nothing else, although it is OSD_EXPORT that
-decides. Neither needs a library that is not part of Windows, but a provider needs libdat2.
+Each exports the names in its version script, as on Linux, and nothing else. None needs a library
+that is not part of Windows, but a provider needs libdat2, which is the first to be named.
 """
 
 import argparse
@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-OF_WINDOWS = re.compile(r"(kernel32|msvcrt|ws2_32|api-ms-win-core-[a-z0-9-]+)\.dll", re.I)
+OF_WINDOWS = re.compile(r"(kernel32|msvcrt|ws2_32|bcrypt|iphlpapi|api-ms-win-core-[a-z0-9-]+)\.dll", re.I)
 
 
 class Library:
@@ -23,6 +23,13 @@ class Library:
         self.needs = set(re.findall(r"DLL Name: (\S+)", text))
         table = text.partition("[Ordinal/Name Pointer] Table")[2].partition("\n\n")[0]
         self.exports = set(re.findall(r"^\s*\[ *\d+\] (?:\+base\S* +\S+ +)?(\S+)$", table, re.M))
+
+    def says(self, name: str, value: str) -> bool:
+        """Whether its version resource has this."""
+        # Each text begins at a multiple of four bytes.
+        entry = re.escape(f"{name}\0".encode("utf-16-le")) + b"(\0\0)?" + re.escape(
+            f"{value}\0".encode("utf-16-le"))
+        return re.search(entry, self.path.read_bytes()) is not None
 
     def differences(self, exports: set[str], needs: set[str]) -> list[str]:
         found = [f"does not export {name}" for name in sorted(exports - self.exports)]
@@ -42,14 +49,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--objdump", required=True)
-    for name in ("--libdat2", "--libdat2-map", "--provider", "--provider-map"):
-        parser.add_argument(name, type=Path, required=True)
+    parser.add_argument("--version", required=True)
+    parser.add_argument("--library", nargs=2, type=Path, action="append", required=True,
+                        metavar=("DLL", "VERSION-SCRIPT"))
     options = parser.parse_args()
 
-    libdat2 = Library(options.objdump, options.libdat2)
-    provider = Library(options.objdump, options.provider)
-    found = libdat2.differences(named_in(options.libdat2_map), set())
-    found += provider.differences(named_in(options.provider_map), {options.libdat2.name})
+    libdat2 = options.library[0][0].name
+    found = []
+    for path, version_script in options.library:
+        library = Library(options.objdump, path)
+        needs = {libdat2} if path.name != libdat2 else set()
+        found += library.differences(named_in(version_script), needs)
+        found += [f"{path.name} has no {name} {value} in its version resource"
+                  for name, value in (("ProductVersion", options.version),
+                                      ("OriginalFilename", path.name))
+                  if not library.says(name, value)]
     for difference in found:
         print(difference)
     sys.exit(1 if found else 0)

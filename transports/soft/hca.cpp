@@ -90,7 +90,8 @@ status no_key(const types::hca &h, const char *why, const char *more = "")
 status read_key(const types::hca &h, key_file &key)
 {
     if (!soft_hca::seal_library::is_built())
-        return no_key(h, "this library was built without sealed packets: Meson's -Dsoft_keys");
+        return no_key(h, "this library was built without sealed packets, which need OpenSSL 3 (Meson's "
+                         "-Dsoft_keys) and Linux");
     const key_file::trouble found = key.read(h.params.key_file);
     if (found == key_file::trouble::not_readable)
         return no_key(h, "it cannot be read: ", std::strerror(errno));
