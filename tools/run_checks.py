@@ -10,6 +10,7 @@ kept in .check/, a file for each step.
 
 import argparse
 import configparser
+import contextlib
 import dataclasses
 import datetime
 import fnmatch
@@ -25,7 +26,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -508,8 +509,8 @@ def suite_over(step: Running, name: str, *adapters: str) -> None:
             step.outcome.fail(f"{adapter}: status {status}")
 
 
-def windows(step: Running, *more: str) -> None:
-    """Cross-build what there is for Windows, and run its tests by Wine."""
+def lacks_windows(step: Running) -> bool:
+    """Whether nothing can be built and run for Windows here, which skips the step."""
     programs = ("x86_64-w64-mingw32-g++-win32", "x86_64-w64-mingw32-g++-posix",
                 WINE_FOLDER + "/wine64")
     missing = [program for program in programs if not shutil.which(program)]
@@ -517,18 +518,47 @@ def windows(step: Running, *more: str) -> None:
         missing.append("a processor of the x86_64 kind")
     if missing:
         step.skip(f"missing: {', '.join(missing)}")
-        return
-    # Programs that start together before Wine's server runs and its folders are made may hang.
+    return missing != []
+
+
+@contextlib.contextmanager
+def wine(step: Running) -> Iterator[None]:
+    """Wine's server runs. Programs that start together before it does, and before Wine's folders are
+    made, may hang."""
     pathlib.Path(dict(WINE)["WINEPREFIX"]).mkdir(exist_ok=True)
     server = [WINE_FOLDER + "/wineserver64"]
     if (step.run([*server, "--persistent"], dict(WINE)) != 0
             or step.run([WINE_FOLDER + "/wine64", "wineboot", "--init"], dict(WINE)) != 0):
-        raise StepFailed("windows: Wine does not start")
+        raise StepFailed(f"{step.name}: Wine does not start")
     try:
-        meson_tests(step, "windows")
-        meson_tests(step, "windows-threads", *more)
+        yield
     finally:
         step.run([*server, "--kill"], dict(WINE))
+
+
+def windows(step: Running, *more: str) -> None:
+    """Cross-build what there is for Windows, and run its tests by Wine."""
+    if lacks_windows(step):
+        return
+    with wine(step):
+        meson_tests(step, "windows")
+        meson_tests(step, "windows-threads", *more)
+
+
+def one_wire(step: Running) -> None:
+    """A Linux and a Windows process talk to each other over the software HCA."""
+    if lacks_windows(step):
+        return
+    compile_tree(step, "gcc", ("tests/windows/exchange", "transports/libdapl-soft.so.2.0.0"))
+    compile_tree(step, "windows", ("tests/windows/exchange.exe", "transports/libdapl-soft-2.dll"))
+    with wine(step):
+        status = step.run([PYTHON, "tests/windows/one_wire.py", "--linux", str(build_dir("gcc")),
+                           "--windows", str(build_dir("windows"))],
+                          {**dict(WINE), "MESON_EXE_WRAPPER": WINE_FOLDER + "/wine64"})
+    if status == 0:
+        step.outcome.passed += 1
+    else:
+        step.outcome.fail(f"{last_line(step.log)}: {step.log}")
 
 
 def aarch64(step: Running) -> None:
@@ -687,6 +717,8 @@ def steps() -> list[Step]:
              tests("clang-files", "--setup", "every_test"), "long"),
         Step("windows-tests", "all tests for Windows, run by Wine",
              lambda step: windows(step, "--setup", "every_test"), "long"),
+        Step("one-wire", "a Linux and a Windows process talk to each other, on a bad network too",
+             one_wire, "long"),
         Step("coverage", "how much of common/, contract/ and dat/ the tests execute", coverage, "long"),
         Step("default", "gcc compiles what \"meson setup\" has without options",
              lambda step: compile_tree(step, "default"), "long"),

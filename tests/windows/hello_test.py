@@ -20,10 +20,11 @@ SAID = ("a request by: the client of hello.c",
 
 def talk(hello: pathlib.Path, adapter: str, port: str, env: dict[str, str]) -> list[str]:
     """What went wrong."""
-    with windows_program.Background(hello, "server", adapter, port, env=env) as server:
+    command = windows_program.command
+    with windows_program.Background(command(hello, "server", adapter, port), env) as server:
         if not server.read_until("waiting on port"):
             return [f"the server does not wait: {server.said}"]
-        client = windows_program.run(hello, "client", adapter, "127.0.0.1", port, env=env)
+        client = windows_program.run(command(hello, "client", adapter, "127.0.0.1", port), env)
         if client.returncode != 0 or client.stdout.split() != ["received:", "hello", "to", "you"]:
             return [f"the client ended with {client.returncode}: {client.stdout}{client.stderr}"]
         status = server.wait()
@@ -37,8 +38,9 @@ def refused_key(hello: pathlib.Path, library: pathlib.Path, env: dict[str, str])
     with tempfile.TemporaryDirectory() as folder:
         conf = pathlib.Path(folder, "dat.conf")
         conf.write_text(f'sealed u2.0 nonthreadsafe default {library} dapl.2.0 "lo key_file=k" ""\n')
-        said = windows_program.run(hello, "client", "sealed", "127.0.0.1",
-                                   env={**env, "DAT_OVERRIDE": str(conf), "DAPL_DBG_DEST": "4"})
+        said = windows_program.run(
+            windows_program.command(hello, "client", "sealed", "127.0.0.1"),
+            {**env, "DAT_OVERRIDE": str(conf), "DAPL_DBG_DEST": "4"})
     reason = "key_file=k: this library was built without sealed packets"
     if said.returncode != 1 or reason not in said.stderr:
         return [f"a key: {said.returncode}: {said.stderr}"]

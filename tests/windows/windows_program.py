@@ -8,27 +8,28 @@ import subprocess
 PATIENCE = 120  # seconds; a busy machine
 
 
-def environment(dat_conf: pathlib.Path, *folders: pathlib.Path, **more: str) -> dict[str, str]:
+def environment(dat_conf: pathlib.Path, *folders: pathlib.Path) -> dict[str, str]:
     """In which a program finds its libraries in the folders, and our adapters."""
     path = ";".join("Z:" + str(folder.resolve()).replace("/", "\\") for folder in folders)
-    return {**os.environ, "WINEPATH": path, "DAT_OVERRIDE": str(dat_conf), **more}
+    return {**os.environ, "WINEPATH": path, "DAT_OVERRIDE": str(dat_conf)}
 
 
 def command(program: pathlib.Path, *arguments: str) -> list[str]:
     return [*os.environ.get("MESON_EXE_WRAPPER", "").split(), str(program), *arguments]
 
 
-def run(program: pathlib.Path, *arguments: str, env: dict[str, str]) -> subprocess.CompletedProcess:
-    return subprocess.run(command(program, *arguments), env=env, capture_output=True, text=True,
-                          timeout=PATIENCE, check=False)
+def run(words: list[str], env: dict[str, str],
+        seconds: float = PATIENCE) -> subprocess.CompletedProcess:
+    return subprocess.run(words, env=env, capture_output=True, text=True, timeout=seconds,
+                          check=False)
 
 
 class Background:
     """A program that runs until it is waited for; killed if it is not."""
 
-    def __init__(self, program: pathlib.Path, *arguments: str, env: dict[str, str]):
-        self._process = subprocess.Popen(command(program, *arguments), env=env, text=True,
-                                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    def __init__(self, words: list[str], env: dict[str, str]):
+        self._process = subprocess.Popen(words, env=env, text=True, stdout=subprocess.PIPE,
+                                         stderr=subprocess.STDOUT)
         self.said: list[str] = []
 
     def __enter__(self) -> "Background":
