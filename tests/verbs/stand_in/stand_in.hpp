@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// A device without hardware: the calls of libibverbs and librdmacm that the verbs port makes,
+// within one process. Linked to a test program or preloaded, they come before the libraries'. The
+// device, `standin0`, is an InfiniBand one behind the loopback addresses. It lacks nothing unless
+// the settings take it away, and it fails when it is told to.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace stand_in {
+
+/// Tells what the device has. Read when an adapter opens, or when an object is made.
+struct settings {
+    int vectors = 4;
+    std::uint32_t max_inline = 512;
+    bool on_demand_paging = true;
+    bool relaxed_ordering = true;
+    /// Lengths of sent messages in completions, which real devices leave undefined.
+    std::uint32_t length_of_sent = 0xdeadbeef;
+};
+settings &device();
+
+// --- what happened
+
+/// The completion vectors of the CQs that there are, in the order in which they were made.
+std::vector<int> vectors_in_use();
+/// Access rights of the regions that there are, in the order in which they were made.
+std::vector<unsigned> rights_of_regions();
+/// How many posted requests carried their bytes themselves.
+std::size_t inline_posts();
+/// How many identifiers of the connection manager there are.
+std::size_t identifiers();
+
+// --- what shall happen
+
+/// Memory at `address` cannot be read by a processor; the device finds it at `behind`.
+void add_device_memory(void *address, std::size_t size, void *behind);
+void forget_device_memory();
+
+/// The device fails: IBV_EVENT_DEVICE_FATAL. Nothing completes or is flushed from now on.
+void fail();
+/// Brings the device back, for contexts that are opened from now on.
+void restore();
+
+/// Raises an event of the first port, in all contexts: an ibv_event_type.
+void raise_port_event(int type);
+/// The shared receive queue that was made last fails: IBV_EVENT_SRQ_ERR.
+void fail_newest_srq();
+
+} // namespace stand_in

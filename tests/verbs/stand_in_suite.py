@@ -1,0 +1,37 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Runs the conformance suite over the verbs port on the stand-in, a device without hardware."""
+
+import argparse
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+NAME = "verbs-stand-in"
+
+
+def registry(port):
+    lines = (f'{NAME} u2.0 {safety} default {port} dapl.2.0 "standin0 1" ""\n'
+             for safety in ("nonthreadsafe", "threadsafe"))
+    return "".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    for option in ("--conformance", "--stand-in", "--port", "--waivers"):
+        parser.add_argument(option, required=True, type=pathlib.Path)
+    args, others = parser.parse_known_args()
+    with tempfile.NamedTemporaryFile("w", suffix=".conf") as conf:
+        conf.write(registry(args.port))
+        conf.flush()
+        # The library is loaded before the program's own, so that its calls come first.
+        env = {**os.environ, "DAT_OVERRIDE": conf.name, "LD_PRELOAD": str(args.stand_in)}
+        return subprocess.run([args.conformance, "--ia", NAME, "--waivers", args.waivers,
+                               "--keep-loaded", "librdmacm.so.1", *others],
+                              env=env, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
