@@ -378,3 +378,83 @@ TEST_CASE("siw: what is held back keeps neither another queue pair's nor later b
     CHECK(t.taken() == all_of{&read, &write, &receive});
     CHECK(t.latest.byte_len == 77);
 }
+
+// ---------------------------------------------------------------------------- vectors
+
+TEST_CASE("lists of processors")
+{
+    CHECK(read_processors("").none());
+    CHECK(read_processors("\n").none());
+    CHECK(read_processors("3\n").to_ulong() == 0b1000);
+    CHECK(read_processors("0-2,5\n").to_ulong() == 0b100111);
+    CHECK(read_processors("0-2,x").to_ulong() == 0b111);
+    CHECK(read_processors("9-8").none());
+    CHECK(read_processors("5000").none());
+}
+
+namespace {
+
+/// Eight processors, of which the last four are on the device's node.
+struct machine {
+    explicit machine(std::uint32_t vectors, std::uint32_t fixed = completion_vectors::spread)
+    {
+        REQUIRE(all.open(vectors, fixed));
+        all.place(read_processors("0-7"), read_processors("4-7"));
+    }
+    std::vector<std::uint32_t> take(unsigned processor, int count)
+    {
+        std::vector<std::uint32_t> taken;
+        for (int i = 0; i < count; ++i)
+            taken.push_back(all.take(processor));
+        return taken;
+    }
+    completion_vectors all;
+};
+
+using numbers = std::vector<std::uint32_t>;
+
+} // namespace
+
+TEST_CASE("a CQ gets the vector of its thread's processor, others the next of that node")
+{
+    machine of(8);
+    CHECK(of.take(6, 5) == numbers{2, 3, 0, 1, 2});
+    CHECK(of.take(1, 5) == numbers{5, 6, 7, 4, 5});
+}
+
+TEST_CASE("a vector that nobody uses any more comes before those in use")
+{
+    machine of(8);
+    CHECK(of.take(4, 4) == numbers{0, 1, 2, 3});
+    of.all.give_back(2);
+    CHECK(of.take(4, 2) == numbers{2, 0});
+}
+
+TEST_CASE("with fewer vectors than processors, with more, with one")
+{
+    machine few(2);
+    CHECK(few.take(7, 3) == numbers{1, 0, 1});
+    CHECK(few.take(0, 2) == numbers{0, 0}); // no vector is of its node
+    machine some(6);
+    CHECK(some.take(3, 3) == numbers{5, 4, 5});
+    machine many(64);
+    CHECK(many.take(4, 5) == numbers{0, 1, 2, 3, 0});
+    machine one(0);
+    CHECK(one.take(5, 2) == numbers{0, 0});
+    CHECK(one.take(5000, 1) == numbers{0});
+}
+
+TEST_CASE("where it is not known which processors there are, all vectors are used")
+{
+    completion_vectors blind;
+    REQUIRE(blind.open(3, completion_vectors::spread));
+    CHECK(blind.take(7) == 1);
+    CHECK(blind.take(7) == 2);
+    CHECK(blind.take(7) == 0);
+}
+
+TEST_CASE("one vector for all, if that is wanted")
+{
+    machine of(8, 3);
+    CHECK(of.take(6, 3) == numbers{3, 3, 3});
+}

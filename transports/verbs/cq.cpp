@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <sched.h>
 
 namespace dapl::verbs {
 
@@ -111,12 +112,22 @@ status make_channel(hca &device, cq &c)
                                   : call_failed(device.name, "fcntl of a CQ's channel", errno);
 }
 
+/// The spare CQ, which has no owner, interrupts nobody.
+void give_vector_back(cq &c)
+{
+    if (c.owner != nullptr)
+        c.device->vectors.give_back(c.vector);
+}
+
 status create_cq(hca &device, cq &c, DAT_COUNT entries)
 {
-    c.handle = ibv_create_cq(device.verbs, entries, &c, c.channel, 0);
+    if (c.owner != nullptr)
+        c.vector = device.vectors.take(static_cast<unsigned>(std::max(sched_getcpu(), 0)));
+    c.handle = ibv_create_cq(device.verbs, entries, &c, c.channel, static_cast<int>(c.vector));
     if (c.handle != nullptr)
         return success;
     const int error = errno;
+    give_vector_back(c);
     dapl_log(DAPL_DBG_TYPE_ERR, "%s: ibv_create_cq of %d entries failed: %s%s", device.name,
              entries, std::strerror(error), osd::limit_text::of_locking(error).text);
     return status_of_errno(error);
@@ -335,6 +346,7 @@ void close_cq(cq &c)
         ibv_ack_cq_events(c.handle, c.unacked.exchange(0)); // destroying it waits for them
         osd::lock_guard hold(c.device->lock);
         destroy_cq(*c.device, c.handle); // destroys the channel too
+        give_vector_back(c);
     } else if (c.channel != nullptr) {
         (void)ibv_destroy_comp_channel(c.channel);
     }

@@ -108,6 +108,22 @@ status opening_failed(const hca &device, const char *call, int error)
     return status::error(DAT_INTERNAL_ERROR);
 }
 
+/// Makes the completion vectors of the device known, and which vector the parameters want.
+status open_vectors(hca &device)
+{
+    const auto count = static_cast<std::uint32_t>(std::max(device.verbs->num_comp_vectors, 1));
+    const std::uint32_t wanted = device.params.vector;
+    if (wanted != adapter_params::own && wanted >= count) {
+        dapl_log(DAPL_DBG_TYPE_ERR, "%s: vector=%u: the device has the completion vectors 0 to %u",
+                 device.name, wanted, count - 1);
+        return status::error(DAT_INVALID_PARAMETER);
+    }
+    if (!device.vectors.open(count, wanted))
+        return out_of_memory;
+    device.vectors.look_up(device.name);
+    return success;
+}
+
 status open_verbs(hca &device)
 {
     device.verbs = open_by_name(device.name);
@@ -121,6 +137,8 @@ status open_verbs(hca &device)
     if (!unblock(device.verbs->async_fd))
         return opening_failed(device, "fcntl of its descriptor", errno);
     note_kind(device);
+    if (const status vectors = open_vectors(device); !vectors.ok())
+        return vectors;
     if (!start_service(device))
         return status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE);
     DAT_COUNT depth = device.siw ? siw_odd_offset / siw_cq_entry + 1 : 16;

@@ -21,6 +21,7 @@ constexpr param_option<adapter_params> options[] = {
     {"spin_us", &adapter_params::spin_us},
     {"cq_room", &adapter_params::cq_room},
     {"threads", &adapter_params::threads, 1, 16},
+    {"vector", &adapter_params::vector},
 };
 
 // Ranges are taken from the fields of InfiniBand's messages, or make sense.

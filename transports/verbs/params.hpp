@@ -22,6 +22,7 @@ struct adapter_params {
     std::uint32_t spin_us = own;   ///< a wait looks for so long before it sleeps
     std::uint32_t cq_room = 8192;  ///< least entries of a CQ that the device will not resize
     std::uint32_t threads = 1;     ///< that make the callbacks for CQs
+    std::uint32_t vector = own;    ///< completion vector of all CQs; own: spread over them
 
     // Values from the environment. The defaults are the variables' defaults.
     std::uint32_t max_inline = 64;

@@ -22,6 +22,7 @@
 #include "osd_sync.hpp"
 #include "params.hpp"
 #include "port_features.hpp"
+#include "vectors.hpp"
 
 #include <infiniband/verbs.h>
 #include <memory>
@@ -92,6 +93,7 @@ struct cq final : all_link, deferred_completions<wr> {
     hca *device = nullptr;
     evd *owner = nullptr;
     ibv_comp_channel *channel = nullptr;
+    std::uint32_t vector = 0; ///< completion vector of the device
     std::atomic<callback_domain *> domain{nullptr}; ///< null until a callback is wanted
     osd::event_descriptor wake;                     ///< ends cq_wait
     bool failed = false;                            ///< overrun, and the error was delivered
@@ -265,6 +267,7 @@ struct hca : connection_service {
     bool windows = false;             ///< regions are registered so that windows can be bound
     bool read_sink_is_remote = false; ///< the target of a read shall be open to remote writes
     std::size_t max_private_data = 0;
+    completion_vectors vectors;
     cq spare; ///< stands in for queue pairs that lack a CQ; verbs wants two
 
     // The service thread watches the channel, the async events, and the first domain. A consumer in
