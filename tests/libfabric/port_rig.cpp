@@ -69,9 +69,9 @@ private_data as_data(const std::string &text)
     return {text.data(), text.size()};
 }
 
-bool eventually(const std::function<bool()> &condition, ms patience)
+bool eventually(const std::function<bool()> &condition, ms at_most)
 {
-    const auto until = std::chrono::steady_clock::now() + patience;
+    const auto until = std::chrono::steady_clock::now() + at_most;
     while (!condition()) {
         if (std::chrono::steady_clock::now() > until)
             return false;
@@ -183,10 +183,10 @@ status side::recv(void *data, DAT_COUNT size, DAT_UINT64 cookie)
     return recv(std::vector{segment(data, size)}, cookie);
 }
 
-side::result side::done(transport::cq &c, ms patience)
+side::result side::done(transport::cq &c, ms at_most)
 {
     completion found;
-    const auto until = std::chrono::steady_clock::now() + patience;
+    const auto until = std::chrono::steady_clock::now() + at_most;
     while (!transport::dapls_ib_completion_poll(c, found))
         if (std::chrono::steady_clock::now() > until)
             return {};

@@ -22,6 +22,8 @@ namespace dapl::libfabric {
 using namespace std::chrono_literals;
 using ms = std::chrono::milliseconds;
 
+constexpr ms patience = 60s; ///< limit of a wait for what has to come, also on a busy machine
+
 struct connection_event {
     DAT_EVENT_NUMBER number;
     std::string data;
@@ -37,10 +39,10 @@ public:
         items_.push_back(std::move(item));
         changed_.notify_all();
     }
-    std::optional<T> take(ms patience = 5s)
+    std::optional<T> take(ms at_most = patience)
     {
         std::unique_lock hold(mutex_);
-        if (!changed_.wait_for(hold, patience, [this] { return !items_.empty(); }))
+        if (!changed_.wait_for(hold, at_most, [this] { return !items_.empty(); }))
             return std::nullopt;
         T item = std::move(items_.front());
         items_.pop_front();
@@ -68,9 +70,9 @@ public:
     inbox<connection_event> events;
     std::function<void(DAT_EVENT_NUMBER)> on_event; ///< called on the upcalling thread
 
-    DAT_EVENT_NUMBER next(ms patience = 5s)
+    DAT_EVENT_NUMBER next(ms at_most = patience)
     {
-        const auto event = events.take(patience);
+        const auto event = events.take(at_most);
         last_data = event ? event->data : "";
         return event ? event->number : DAT_EVENT_NUMBER{};
     }
@@ -142,12 +144,12 @@ struct side {
     };
     std::optional<DAT_UINT32> immediate; ///< immediate data of the last completion
     /// Polls for the next completion.
-    result done(transport::cq &, ms patience = 5s);
-    result sent(ms patience = 5s) { return done(send_cq, patience); }
-    result received(ms patience = 5s) { return done(recv_cq, patience); }
+    result done(transport::cq &, ms at_most = patience);
+    result sent(ms at_most = patience) { return done(send_cq, at_most); }
+    result received(ms at_most = patience) { return done(recv_cq, at_most); }
 
     status connect(const node &to, DAT_CONN_QUAL, const std::string &data = "",
-                   DAT_TIMEOUT timeout_us = 10'000'000);
+                   DAT_TIMEOUT timeout_us = 60'000'000);
 };
 
 DAT_LMR_TRIPLET segment(const void *data, DAT_COUNT size);
@@ -185,6 +187,6 @@ struct connected_pair {
 };
 
 private_data as_data(const std::string &);
-bool eventually(const std::function<bool()> &, ms patience = 5s);
+bool eventually(const std::function<bool()> &, ms at_most = patience);
 
 } // namespace dapl::libfabric

@@ -182,7 +182,7 @@ public:
     std::string hear() const
     {
         pollfd answer{fd_, POLLIN, 0};
-        CHECK(poll(&answer, 1, 5000) == 1);
+        CHECK(poll(&answer, 1, static_cast<int>(patience.count())) == 1);
         char bytes[512];
         const ssize_t got = recv(fd_, bytes, sizeof bytes, MSG_DONTWAIT);
         return {bytes, static_cast<std::size_t>(std::max<ssize_t>(got, 0))};
@@ -442,22 +442,18 @@ TEST_SUITE("connections")
 
     TEST_CASE("the peer has no listener")
     {
-        node n("tcp lo connect_retry_ms=500"); // it would be two seconds
+        node slow("tcp lo connect_retry_ms=600000"), n("tcp lo connect_retry_ms=500");
         door_bell bell(n);
         bell.close();
-        side a(n);
+        side never(slow), a(n), hasty(slow);
+        REQUIRE(never.connect(n, bell.port, "", long_us).ok());
         const auto began = std::chrono::steady_clock::now();
-        REQUIRE(a.connect(n, bell.port).ok());
+        REQUIRE(a.connect(n, bell.port, "", long_us).ok());
         CHECK(a.ep.next() == DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
-        const auto took = std::chrono::steady_clock::now() - began;
-        CHECK(took > 250ms);
-        CHECK(took < 1500ms);
-
-        side hasty(n); // the caller's own timeout is shorter
-        const auto again = std::chrono::steady_clock::now();
-        REQUIRE(hasty.connect(n, bell.port, "", 1000).ok());
+        CHECK(std::chrono::steady_clock::now() - began > 250ms);
+        REQUIRE(hasty.connect(n, bell.port, "", 1000).ok()); // the caller's own timeout is shorter
         CHECK(hasty.ep.next() == DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
-        CHECK(std::chrono::steady_clock::now() - again < took);
+        CHECK(never.ep.events.size() == 0);
     }
 
     TEST_CASE("a listener that comes late is found")
@@ -687,23 +683,23 @@ TEST_SUITE("connections")
         node n;
         door_bell bell(n);
         const stranger silent(bell);
-        const auto patience_of_accepted = [&] {
+        const auto limit_of_accepted = [&] {
             for (int fd = 0; fd < 1024; ++fd) {
                 sockaddr_in own{}, peer{};
                 socklen_t size = sizeof own, peer_size = sizeof peer;
-                timeval patience{};
-                socklen_t patience_size = sizeof patience;
+                timeval limit{};
+                socklen_t limit_size = sizeof limit;
                 if (getsockname(fd, reinterpret_cast<sockaddr *>(&own), &size) == 0 &&
                     ntohs(own.sin_port) == bell.port &&
                     getpeername(fd, reinterpret_cast<sockaddr *>(&peer), &peer_size) == 0 &&
-                    getsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, &patience_size) == 0)
-                    return patience.tv_sec * 1'000'000 + patience.tv_usec;
+                    getsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, &limit_size) == 0)
+                    return limit.tv_sec * 1'000'000 + limit.tv_usec;
             }
             return -1L;
         };
-        REQUIRE(eventually([&] { return patience_of_accepted() >= 0; }));
-        CHECK(patience_of_accepted() > 0); // 0: it would wait for ever
-        CHECK(patience_of_accepted() < 100'000);
+        REQUIRE(eventually([&] { return limit_of_accepted() >= 0; }));
+        CHECK(limit_of_accepted() > 0); // 0: it would wait for ever
+        CHECK(limit_of_accepted() < 100'000);
     }
 
     TEST_CASE("requests without an answer are bounded, and those of one address more")
@@ -831,7 +827,7 @@ TEST_SUITE("connections")
         for (int i = 0; i < 1000; ++i)
             stranger(bell).reset();
         REQUIRE(a.connect(n, bell.port, "", long_us).ok());
-        REQUIRE(eventually([&] { return bell.owner.arrivals.size() == 1; }, 60s));
+        REQUIRE(eventually([&] { return bell.owner.arrivals.size() == 1; }));
         reject_all(bell);
         CHECK(pauses == before);
         paused_fd = -1;
@@ -895,7 +891,7 @@ TEST_SUITE("connections")
         CHECK(eventually([&] { return accepted() <= most; }));
         SUBCASE("its time limit")
         {
-            CHECK(eventually([&] { return accepted() == 0; }, 60s));
+            CHECK(eventually([&] { return accepted() == 0; }));
         }
         SUBCASE("its sender goes")
         {
@@ -1465,16 +1461,18 @@ TEST_SUITE("the end of a connection")
         {
             connected_pair p(n);
             REQUIRE(p.a.send("without a receive.", 18, 1).ok());
+            const auto began = std::chrono::steady_clock::now();
             transport::dapls_ib_disconnect(p.a.qp, DAT_CLOSE_GRACEFUL_FLAG);
-            CHECK(p.a.ep.next(20ms) == DAT_EVENT_NUMBER{});
-            CHECK(p.a.ep.next(1s) == DAT_CONNECTION_EVENT_DISCONNECTED);
+            CHECK(p.a.ep.next() == DAT_CONNECTION_EVENT_DISCONNECTED);
+            CHECK(std::chrono::steady_clock::now() - began >= 100ms);
         }
-        node patient("tcp lo linger_ms=60000");
+        node patient("tcp lo linger_ms=600000");
         connected_pair p(patient);
         REQUIRE(p.a.send("without a receive.", 18, 1).ok());
         transport::dapls_ib_disconnect(p.a.qp, DAT_CLOSE_GRACEFUL_FLAG);
+        CHECK(p.a.ep.next(20ms) == DAT_EVENT_NUMBER{});
         transport::dapls_ib_disconnect(p.a.qp, DAT_CLOSE_ABRUPT_FLAG);
-        CHECK(p.a.ep.next(1s) == DAT_CONNECTION_EVENT_DISCONNECTED);
+        CHECK(p.a.ep.next() == DAT_CONNECTION_EVENT_DISCONNECTED);
         CHECK(p.a.ep.next(50ms) == DAT_EVENT_NUMBER{});
     }
 
@@ -1503,7 +1501,7 @@ TEST_SUITE("the end of a connection")
         REQUIRE(p.a.send("x", 1, 1).ok());
         REQUIRE(p.a.send(large.data(), 30'000, 1).ok());
         transport::dapls_ib_disconnect(p.a.qp, DAT_CLOSE_ABRUPT_FLAG);
-        CHECK(p.b.ep.next(5s) == DAT_CONNECTION_EVENT_DISCONNECTED);
+        CHECK(p.b.ep.next() == DAT_CONNECTION_EVENT_DISCONNECTED);
     }
 
     TEST_CASE("receives posted after libfabric has flushed those before, and before we hear of it")
@@ -1515,7 +1513,7 @@ TEST_SUITE("the end of a connection")
         std::atomic<bool> go_on{false};
         busy.a.ep.on_event = [&](DAT_EVENT_NUMBER) {
             inside = true;
-            eventually([&] { return go_on.load(); }, 20s); // no other upcall is made until then
+            eventually([&] { return go_on.load(); }); // no other upcall is made until then
         };
         char in[8];
         for (DAT_UINT64 i = 0; i < 64; ++i)
@@ -1802,12 +1800,14 @@ TEST_SUITE("waiting")
         };
         SUBCASE("makes the callback")
         {
+            // The service thread makes callbacks that come before this thread waits.
+            constexpr int enough = 25, most = 5000;
             int made_here = 0;
-            for (int round = 0; round < 50; ++round) {
+            for (int round = 0; round < most && made_here < enough; ++round) {
                 REQUIRE(p.b.recv(in, 8, 1).ok());
                 transport::dapls_ib_completion_notify(p.b.recv_cq, notify_on::any);
                 std::thread peer([&] {
-                    std::this_thread::sleep_for(std::chrono::microseconds(100 * round));
+                    std::this_thread::sleep_for(std::chrono::microseconds(100 * (round % 50)));
                     (void)p.a.send("a", 1, 1);
                 });
                 made_here += wait_for_callback() ? 1 : 0;
@@ -1815,8 +1815,7 @@ TEST_SUITE("waiting")
                 CHECK(p.b.received() == result{1, DAT_DTO_SUCCESS, 1});
                 (void)p.a.sent();
             }
-            CHECK(made_here > 25); // more than half of 50: the service thread makes callbacks that
-                                   // come before it waits
+            CHECK(made_here == enough);
         }
         SUBCASE("sees a message that came before its receive was posted")
         {
@@ -1894,7 +1893,7 @@ TEST_SUITE("waiting")
             return std::all_of(in, in + count, [](char each) { return each == 'a'; });
         };
         REQUIRE(eventually(all_came));
-        std::this_thread::sleep_for(5ms); // the last completion follows its byte
+        // It takes the lock: a service thread that moved the last byte has written its completion.
         counting_ops ops(p.b.recv_cq);
         for (DAT_UINT64 i = 0; i < count; ++i)
             CHECK(p.b.received() == result{i, DAT_DTO_SUCCESS, 1});
@@ -2026,7 +2025,7 @@ TEST_SUITE("threads")
             receiver.join();
             CHECK(p.a.ep.next() == DAT_CONNECTION_EVENT_DISCONNECTED);
             CHECK(p.b.ep.next() == DAT_CONNECTION_EVENT_DISCONNECTED);
-            const auto until = std::chrono::steady_clock::now() + 5s;
+            const auto until = std::chrono::steady_clock::now() + patience;
             std::thread guard([&] {
                 while (!stop && std::chrono::steady_clock::now() < until && poller.joinable())
                     std::this_thread::sleep_for(1ms);
