@@ -3,11 +3,14 @@
 """A client and a server, each a Windows process, over the software HCA.
 
 They connect, write by RDMA, send and receive; the server waits in a CNO and the client in EVDs; the
-client disconnects and both close gracefully.
+client disconnects and both close gracefully. Then again as a user has it: the libraries lie beside the
+program, and dat.conf where the registry looks for it without being told.
 """
 
 import argparse
+import os
 import pathlib
+import shutil
 import sys
 import tempfile
 
@@ -47,10 +50,29 @@ def refused_key(hello: pathlib.Path, library: pathlib.Path, env: dict[str, str])
     return []
 
 
+def as_installed(options: argparse.Namespace) -> list[str]:
+    """What went wrong with a folder of the program and its libraries, and the dat.conf that is
+    installed. Nothing where the folder of such files is not known, which is Wine's to say."""
+    drive = pathlib.Path(os.environ.get("WINEPREFIX", "/nowhere"), "drive_c")
+    if not drive.is_dir():
+        return []
+    conf = drive / "ProgramData/dapl/dat.conf"
+    conf.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        for file in (options.hello, options.libdat2, options.library):
+            shutil.copy(file, folder)
+        shutil.copy(options.installed_dat_conf, conf)
+        env = {name: value for name, value in os.environ.items()
+               if name not in ("DAT_OVERRIDE", "DAT_CONF", "WINEPATH")}
+        found = talk(pathlib.Path(folder, options.hello.name), "soft-lo", "45250", env)
+    conf.unlink()
+    return [f"as installed: {what}" for what in found]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("--hello", "--libdat2", "--library", "--dat-conf"):
+    for name in ("--hello", "--libdat2", "--library", "--dat-conf", "--installed-dat-conf"):
         parser.add_argument(name, type=pathlib.Path, required=True)
     options = parser.parse_args()
 
@@ -58,6 +80,7 @@ def main() -> None:
     found = talk(options.hello, "soft-lo", "45248", env)
     found += talk(options.hello, "soft-udp", "45249", env)
     found += refused_key(options.hello, options.library, env)
+    found += as_installed(options)
     for what in found:
         print(what)
     sys.exit(1 if found else 0)
