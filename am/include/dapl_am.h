@@ -51,8 +51,13 @@ enum dapl_am_status {
 };
 
 /**
- * @return the meaning of a status, a constant string; never NULL
- * Threads: any, at any time.
+ * Puts a status into words.
+ *
+ * @param[in] status enum dapl_am_status, or any other number
+ *
+ * @return its meaning, a constant string; never NULL
+ *
+ * Threads: any, at any time, handlers too.
  */
 const char *dapl_am_strerror(int status);
 
@@ -102,13 +107,31 @@ typedef struct dapl_am_options {
  */
 int dapl_am_init(const DAPL_AM_OPTIONS *options);
 
-/** @return the rank of this process, 0 before dapl_am_init(). Threads: any, at any time. */
+/**
+ * Tells the rank of this process.
+ *
+ * @return the rank; 0 before dapl_am_init()
+ *
+ * Threads: any, at any time, handlers too.
+ */
 int dapl_am_rank(void);
 
-/** @return the number of ranks, 1 before dapl_am_init(). Threads: any, at any time. */
+/**
+ * Tells how many ranks the job has.
+ *
+ * @return their number; 1 before dapl_am_init()
+ *
+ * Threads: any, at any time, handlers too.
+ */
 int dapl_am_size(void);
 
-/** @return the adapter's name, "" before dapl_am_init(). Threads: any, at any time. */
+/**
+ * Tells the adapter that the job uses.
+ *
+ * @return its name in dat.conf, "" before dapl_am_init(); belongs to the library
+ *
+ * Threads: any, at any time, handlers too.
+ */
 const char *dapl_am_adapter(void);
 
 /* ---- Handlers ---- */
@@ -173,9 +196,14 @@ int dapl_am_attach(DAPL_AM_HANDLER *handlers, int count, size_t segment_size);
 /**
  * Tells where the segment of a rank is, in the address space of that rank.
  *
- * @param[in]  rank
+ * @param[in]  rank    whose segment
  * @param[out] address page-aligned; NULL if it has none
  * @param[out] size    bytes
+ *
+ * @retval DAPL_AM_OK
+ * @retval DAPL_AM_ERR_RANK
+ * @retval DAPL_AM_ERR_ARGUMENT a NULL pointer
+ * @retval DAPL_AM_ERR_STATE    before dapl_am_attach()
  *
  * Threads: any, handlers too.
  */
@@ -221,10 +249,22 @@ enum dapl_am_flags {
                                   handler is known to have run */
 };
 
-/** @return bytes, the largest payload of medium messages; constant from dapl_am_init() on. Threads: any. */
+/**
+ * Tells the largest payload of medium messages.
+ *
+ * @return bytes; constant from dapl_am_init() on
+ *
+ * Threads: any, handlers too.
+ */
 size_t dapl_am_max_medium(void);
 
-/** @return bytes, the largest payload of long messages. Threads: any. */
+/**
+ * Tells the largest payload of long messages.
+ *
+ * @return bytes
+ *
+ * Threads: any, handlers too.
+ */
 size_t dapl_am_max_long(void);
 
 /**
@@ -238,7 +278,11 @@ size_t dapl_am_max_long(void);
  *
  * @retval DAPL_AM_OK
  * @retval DAPL_AM_NOT_READY    with DAPL_AM_IMMEDIATE; nothing is sent
- * @retval DAPL_AM_ERR_ARGUMENT
+ * @retval DAPL_AM_ERR_ARGUMENT a handler, count or flags out of their range
+ * @retval DAPL_AM_ERR_RANK     no such rank
+ * @retval DAPL_AM_ERR_STATE    before dapl_am_attach()
+ * @retval DAPL_AM_ERR_CONTEXT  from a handler, which may only reply
+ * @retval DAPL_AM_ERR_RESOURCES
  *
  * Threads: any.
  */
@@ -250,8 +294,7 @@ int dapl_am_request_short(int rank, int handler, int count, const int32_t *args,
  * @param[in] payload reusable when the function returns
  * @param[in] size    bytes, at most dapl_am_max_medium()
  *
- * The other parameters and what it returns are those of dapl_am_request_short().
- * Threads: any.
+ * Otherwise as dapl_am_request_short(). Threads: any.
  */
 int dapl_am_request_medium(int rank, int handler, const void *payload, size_t size, int count,
                            const int32_t *args, unsigned flags);
@@ -266,25 +309,40 @@ int dapl_am_request_medium(int rank, int handler, const void *payload, size_t si
  *
  * @retval DAPL_AM_ERR_RANGE the payload does not fit the target's segment there
  *
- * The other parameters and what it returns are those of dapl_am_request_short().
- * Threads: any.
+ * Otherwise as dapl_am_request_short(). Threads: any.
  */
 int dapl_am_request_long(int rank, int handler, const void *payload, size_t size, void *destination,
                          int count, const int32_t *args, unsigned flags);
 
-/** @return the rank that sent the message; -1 for NULL. Threads: the handler that has the token. */
+/**
+ * Tells who sent the message that a handler runs for.
+ *
+ * @param[in] token of the message
+ *
+ * @return the rank; -1 for NULL
+ *
+ * Threads: the handler that has the token.
+ */
 int dapl_am_token_rank(const dapl_am_token *token);
 
 /**
  * Answers a request, from its handler, at most once. Does not run handlers, except that of a reply
  * to the own rank.
  *
- * @param[in] token   of the request
- * @param[in] handler index in the sender's table, of kind reply
+ * @param[in] token       of the request
+ * @param[in] handler     index in the sender's table, of kind reply
+ * @param[in] payload     reusable when the function returns; medium: reaches the handler in a buffer, long:
+ *                        is in the sender's segment when the handler runs
+ * @param[in] size        bytes, at most dapl_am_max_medium() or dapl_am_max_long()
+ * @param[in] destination address in the segment of the request's sender, as that rank knows it
+ * @param[in] count       number of arguments, 0 to 16
+ * @param[in] args        not kept; may be NULL if count is 0
  *
- * @retval DAPL_AM_ERR_CONTEXT the message is no request, or has a reply already
+ * @retval DAPL_AM_OK
+ * @retval DAPL_AM_ERR_CONTEXT  the message is no request, or has a reply already
+ * @retval DAPL_AM_ERR_ARGUMENT a handler, size or count out of its range
+ * @retval DAPL_AM_ERR_RANGE    the payload does not fit the sender's segment there
  *
- * The other parameters and what they return are those of the requests.
  * Threads: the handler that has the token.
  */
 int dapl_am_reply_short(dapl_am_token *token, int handler, int count, const int32_t *args);
@@ -323,61 +381,147 @@ int dapl_am_poll(void);
  *
  * "nb" forms give a handle, to be synchronized once, on any thread. "nbi" forms are synchronized
  * together, on the thread that began them, or belong to an access region.
- *
- * Common to all:
- *
- * rank        whose memory
- * remote      address in the segment of that rank
- * local       the memory here
- * size        bytes; 0 does nothing
- *
- * They return DAPL_AM_OK or DAPL_AM_ERR_RANGE. They block until there is room to post, the forms
- * that complete on return until it is complete. Threads: any.
  */
 
 /** An operation that was begun; DAPL_AM_DONE is one that is complete. */
 typedef struct dapl_am_op *dapl_am_handle;
 #define DAPL_AM_DONE ((dapl_am_handle)0)
 
+/**
+ * Copies memory of this process into the segment of a rank, and returns when it is there. Blocks. The
+ * bulk form does no more; it is there for programs that choose by size.
+ *
+ * @param[in] rank   whose segment
+ * @param[in] remote address in the segment, as that rank knows it
+ * @param[in] local  the memory here, anywhere and of any alignment
+ * @param[in] size   bytes; 0 does nothing
+ *
+ * @retval DAPL_AM_OK
+ * @retval DAPL_AM_ERR_RANGE     not wholly inside the segment
+ * @retval DAPL_AM_ERR_RANK      no such rank
+ * @retval DAPL_AM_ERR_ARGUMENT  NULL, and bytes are wanted
+ * @retval DAPL_AM_ERR_STATE     before dapl_am_attach()
+ * @retval DAPL_AM_ERR_CONTEXT   from a handler
+ * @retval DAPL_AM_ERR_RESOURCES no memory for the operation
+ *
+ * Threads: any.
+ */
 int dapl_am_put(int rank, void *remote, const void *local, size_t size);
 int dapl_am_put_bulk(int rank, void *remote, const void *local, size_t size);
+
+/**
+ * Copies from the segment of a rank into memory of this process, and returns when it is there. Blocks.
+ *
+ * @param[out] local  the memory here, anywhere and of any alignment
+ *
+ * Otherwise as dapl_am_put(). Threads: any.
+ */
 int dapl_am_get(int rank, void *local, const void *remote, size_t size);
 int dapl_am_get_bulk(int rank, void *local, const void *remote, size_t size);
 
-/** @param[out] handle to be synchronized */
+/**
+ * Begins a put and gives a handle for it. Blocks until there is room to post. The source is reusable on
+ * return, of the bulk form when the handle is synchronized.
+ *
+ * @param[out] handle to be synchronized once, by dapl_am_wait(), dapl_am_try() or their like; may become
+ *                    DAPL_AM_DONE
+ *
+ * Otherwise as dapl_am_put(). Threads: any.
+ */
 int dapl_am_put_nb(int rank, void *remote, const void *local, size_t size, dapl_am_handle *handle);
 int dapl_am_put_nb_bulk(int rank, void *remote, const void *local, size_t size,
                         dapl_am_handle *handle);
+
+/**
+ * Begins a get and gives a handle for it. Blocks until there is room to post.
+ *
+ * @param[out] local  the library's until the handle is synchronized
+ * @param[out] handle as of dapl_am_put_nb()
+ *
+ * Otherwise as dapl_am_put(). Threads: any.
+ */
 int dapl_am_get_nb(int rank, void *local, const void *remote, size_t size, dapl_am_handle *handle);
 int dapl_am_get_nb_bulk(int rank, void *local, const void *remote, size_t size,
                         dapl_am_handle *handle);
 
+/**
+ * Begins a put that is synchronized together with others, by dapl_am_wait_nbi() or an access region. Blocks
+ * until there is room to post. The source is reusable on return, of the bulk form when synchronized.
+ *
+ * Otherwise as dapl_am_put(). Threads: any.
+ */
 int dapl_am_put_nbi(int rank, void *remote, const void *local, size_t size);
 int dapl_am_put_nbi_bulk(int rank, void *remote, const void *local, size_t size);
+
+/**
+ * Begins a get that is synchronized together with others, by dapl_am_wait_nbi() or an access region. Blocks
+ * until there is room to post.
+ *
+ * @param[out] local the library's until it is synchronized
+ *
+ * Otherwise as dapl_am_put(). Threads: any.
+ */
 int dapl_am_get_nbi(int rank, void *local, const void *remote, size_t size);
 int dapl_am_get_nbi_bulk(int rank, void *local, const void *remote, size_t size);
 
 /**
- * Values: the lower `size` bytes, in the byte order of the machine.
+ * Stores a value in the segment of a rank: its lower bytes, in the byte order of the machine. Complete on
+ * return, or as dapl_am_put_nb() or dapl_am_put_nbi().
  *
- * @param[in] size 1 to 8; another one gives DAPL_AM_ERR_ARGUMENT
+ * @param[in]  value  of which the lower bytes count
+ * @param[in]  size   bytes, 1 to 8
+ * @param[out] handle as of dapl_am_put_nb()
+ *
+ * @retval DAPL_AM_ERR_ARGUMENT another size; handle is NULL
+ *
+ * Otherwise as dapl_am_put(). Threads: any.
  */
 int dapl_am_put_val(int rank, void *remote, uint64_t value, size_t size);
 int dapl_am_put_nb_val(int rank, void *remote, uint64_t value, size_t size, dapl_am_handle *handle);
 int dapl_am_put_nbi_val(int rank, void *remote, uint64_t value, size_t size);
-/** @param[out] value zero-extended */
+
+/**
+ * Fetches a value from the segment of a rank, in the byte order of the machine. Blocks until it is there.
+ *
+ * @param[in]  size  bytes, 1 to 8; another one gives DAPL_AM_ERR_ARGUMENT
+ * @param[out] value zero-extended
+ *
+ * Otherwise as dapl_am_put(). Threads: any.
+ */
 int dapl_am_get_val(int rank, const void *remote, size_t size, uint64_t *value);
 
 /** A value that is being fetched. */
 typedef struct dapl_am_value *dapl_am_value_handle;
+
+/**
+ * Begins to fetch a value. Blocks until there is room to post.
+ *
+ * @param[in]  size   bytes, 1 to 8; another one gives DAPL_AM_ERR_ARGUMENT
+ * @param[out] handle to be ended once, by dapl_am_wait_val()
+ *
+ * Otherwise as dapl_am_put(). Threads: any.
+ */
 int dapl_am_get_nb_val(int rank, const void *remote, size_t size, dapl_am_value_handle *handle);
-/** Waits for a value and ends its handle. Blocks. @return the value, zero-extended. Threads: any. */
+
+/**
+ * Waits for a value and ends its handle. Blocks.
+ *
+ * @param[in] handle of dapl_am_get_nb_val(); no longer valid afterwards
+ *
+ * @return the value, zero-extended
+ *
+ * Threads: any.
+ */
 uint64_t dapl_am_wait_val(dapl_am_value_handle handle);
 
 /**
- * Sets memory of a rank to one byte value. The bytes are not sent where there are many.
+ * Sets memory in the segment of a rank to one byte value. The bytes are not sent where there are many.
+ * Complete on return, or as dapl_am_put_nb() or dapl_am_put_nbi().
  *
- * @param[in] value as of memset()
+ * @param[in]  value  as of memset()
+ * @param[out] handle as of dapl_am_put_nb()
+ *
+ * Otherwise as dapl_am_put(). Threads: any.
  */
 int dapl_am_memset(int rank, void *remote, int value, size_t size);
 int dapl_am_memset_nb(int rank, void *remote, int value, size_t size, dapl_am_handle *handle);
@@ -385,35 +529,71 @@ int dapl_am_memset_nbi(int rank, void *remote, int value, size_t size);
 
 /* ---- Synchronization ---- */
 
-/** Waits for an operation and ends its handle. Blocks. Threads: any. */
+/**
+ * Waits for an operation and ends its handle. Blocks.
+ *
+ * @param[in] handle no longer valid afterwards; DAPL_AM_DONE returns at once
+ *
+ * Threads: any.
+ */
 void dapl_am_wait(dapl_am_handle handle);
 
 /**
  * Polls once; ends the handle if the operation is complete.
  *
+ * @param[in] handle the operation; DAPL_AM_DONE is complete
+ *
  * @retval DAPL_AM_OK        complete; the handle is no longer valid
  * @retval DAPL_AM_NOT_READY
+ *
  * Threads: any.
  */
 int dapl_am_try(dapl_am_handle handle);
 
 /**
- * The same for several: of all, or of at least one. Handles of complete operations become
- * DAPL_AM_DONE; where all of them are so already it is complete at once.
+ * Waits until all of several operations are complete, or at least one of them. Blocks. Handles of complete
+ * operations become DAPL_AM_DONE; where all of them are so already, it returns at once.
  *
  * @param[in,out] handles may hold DAPL_AM_DONE, which is passed over
- * @param[in] count       of handles
+ * @param[in]     count   of handles
+ *
+ * Threads: any.
  */
 void dapl_am_wait_all(dapl_am_handle *handles, size_t count);
 void dapl_am_wait_some(dapl_am_handle *handles, size_t count);
+
+/**
+ * Polls once for several operations: all of them, or at least one. Handles of complete operations become
+ * DAPL_AM_DONE; where all of them are so already, it is complete.
+ *
+ * @param[in,out] handles may hold DAPL_AM_DONE, which is passed over
+ * @param[in]     count   of handles
+ *
+ * @retval DAPL_AM_OK        all, or at least one, are complete
+ * @retval DAPL_AM_NOT_READY
+ *
+ * Threads: any.
+ */
 int dapl_am_try_all(dapl_am_handle *handles, size_t count);
 int dapl_am_try_some(dapl_am_handle *handles, size_t count);
 
-/** Waits for the implicit operations of this thread. Blocks. Threads: any. */
+/**
+ * Waits for the implicit operations of this thread: puts, gets, or both. Blocks.
+ *
+ * Threads: any.
+ */
 void dapl_am_wait_nbi_puts(void);
 void dapl_am_wait_nbi_gets(void);
 void dapl_am_wait_nbi(void);
-/** Polls once. @retval DAPL_AM_OK complete. @retval DAPL_AM_NOT_READY. Threads: any. */
+
+/**
+ * Polls once for the implicit operations of this thread: puts, gets, or both.
+ *
+ * @retval DAPL_AM_OK        all are complete
+ * @retval DAPL_AM_NOT_READY
+ *
+ * Threads: any.
+ */
 int dapl_am_try_nbi_puts(void);
 int dapl_am_try_nbi_gets(void);
 int dapl_am_try_nbi(void);
@@ -422,17 +602,21 @@ int dapl_am_try_nbi(void);
  * Begins an access region: the implicit operations of this thread are gathered until its end, and
  * dapl_am_wait_nbi() and its like do not wait for them.
  *
+ * @retval DAPL_AM_OK
  * @retval DAPL_AM_ERR_STATE inside another one
+ *
  * Threads: any.
  */
 int dapl_am_begin_region(void);
 
 /**
- * Ends it.
+ * Ends an access region.
  *
- * @param[out] handle of all its operations together
+ * @param[out] handle of all its operations together, as of dapl_am_put_nb()
  *
+ * @retval DAPL_AM_OK
  * @retval DAPL_AM_ERR_STATE outside of one
+ *
  * Threads: any.
  */
 int dapl_am_end_region(dapl_am_handle *handle);
@@ -445,35 +629,49 @@ enum dapl_am_barrier_flags {
 };
 
 /**
- * The first half of a barrier of all ranks: tells that this rank has come. Puts are not
- * synchronized by it.
+ * Tells that this rank has come to a barrier of all ranks: its first half. Puts are not synchronized by
+ * it.
  *
  * @param[in] id    names the barrier
  * @param[in] flags enum dapl_am_barrier_flags
  *
+ * @retval DAPL_AM_OK
  * @retval DAPL_AM_ERR_STATE the last barrier's second half is still due
+ *
  * Threads: any, one at a time.
  */
 int dapl_am_barrier_notify(int id, unsigned flags);
 
 /**
- * The second half: waits until all ranks have come. Blocks.
+ * Waits until all ranks have come to a barrier: its second half. Blocks.
  *
- * @param[in] id, flags those of the first half
+ * @param[in] id    the name that the first half was given
+ * @param[in] flags those of the first half
  *
  * @retval DAPL_AM_OK
  * @retval DAPL_AM_BARRIER_MISMATCH all ranks have come, and two of them with different names or one
  *         with DAPL_AM_MISMATCH: so it is on all ranks. Or id and flags are not those of the first
  *         half: on this rank
  * @retval DAPL_AM_ERR_STATE without a first half
+ *
  * Threads: any, one at a time.
  */
 int dapl_am_barrier_wait(int id, unsigned flags);
 
-/** Polls once instead. @retval DAPL_AM_NOT_READY not all have come; the barrier goes on. */
+/**
+ * Polls once for the second half of a barrier.
+ *
+ * @retval DAPL_AM_NOT_READY not all have come; the barrier goes on
+ *
+ * Otherwise as dapl_am_barrier_wait(). Threads: any, one at a time.
+ */
 int dapl_am_barrier_try(int id, unsigned flags);
 
-/** Both halves. */
+/**
+ * Waits in a barrier of all ranks: both halves in one. Blocks.
+ *
+ * Otherwise as dapl_am_barrier_wait(). Threads: any, one at a time.
+ */
 int dapl_am_barrier(int id, unsigned flags);
 
 /* ==== Counters ============================================================ */
@@ -494,7 +692,13 @@ typedef struct dapl_am_counters {
                                      data are in the target's memory */
 } DAPL_AM_COUNTERS;
 
-/** @param[out] counters Threads: any, handlers too. */
+/**
+ * Tells what the library has done in this process so far.
+ *
+ * @param[out] counters caller's storage; not written if NULL
+ *
+ * Threads: any, handlers too.
+ */
 void dapl_am_get_counters(DAPL_AM_COUNTERS *counters);
 
 #if defined(__GNUC__)

@@ -723,7 +723,18 @@ DAT_RETURN DAT_API dat_ia_openv(const DAT_NAME_PTR ia_name, DAT_COUNT async_min_
                                 DAT_UINT32 dapl_major, DAT_UINT32 dapl_minor,
                                 DAT_BOOLEAN thread_safety);
 
-/** dat_ia_openv() for the version and thread safety this source is built for. */
+/**
+ * Opens an adapter: dat_ia_openv() for the version and thread safety this source is built for.
+ *
+ * @param[in]     name      the adapter's name in dat.conf; not kept
+ * @param[in]     qlen      least length, in events, of the asynchronous error EVD
+ *                          that is made; positive
+ * @param[in,out] async_evd in: DAT_HANDLE_NULL to have an EVD made, or one to
+ *                          share. out: the EVD in use
+ * @param[out]    ia        the instance; ended by dat_ia_close()
+ *
+ * Returns as dat_ia_openv(). Threads: safe. Rule: dat_ia_open(3DAT).
+ */
 #define dat_ia_open(name, qlen, async_evd, ia)                   \
     dat_ia_openv((name), (qlen), (async_evd), (ia),              \
                  DAT_VERSION_MAJOR, DAT_VERSION_MINOR, DAT_THREADSAFE)

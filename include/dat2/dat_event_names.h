@@ -21,6 +21,8 @@ extern "C" {
  * @param[in] event_number event_number of a DAT_EVENT
  *
  * @return the identifier as text, never NULL and never to be freed
+ *
+ * Threads: safe. Rule: no part of DAT.
  */
 static __inline__ const char *dat_event_name(DAT_EVENT_NUMBER event_number)
 {
@@ -63,6 +65,8 @@ static __inline__ const char *dat_event_name(DAT_EVENT_NUMBER event_number)
  *                   DAT_RMR_BIND_COMPLETION_EVENT_DATA
  *
  * @return the identifier as text, never NULL and never to be freed
+ *
+ * Threads: safe. Rule: no part of DAT.
  */
 static __inline__ const char *dat_dto_status_name(DAT_DTO_COMPLETION_STATUS status)
 {

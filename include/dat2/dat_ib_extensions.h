@@ -616,11 +616,14 @@ typedef enum dat_ia_counter_type {
         (int) (cntr), (DAT_UINT64 *) (p_cntrs_out), (int) (reset))
 
 /**
- * Prints counters to standard output; otherwise as dat_ib_query_counters().
+ * Prints counters of an adapter, endpoint or event dispatcher to standard output.
  *
  * @param[in] dat_handle the object
- * @param[in] cntr       which
+ * @param[in] cntr       which, as in dat_ib_query_counters()
  * @param[in] reset      non-zero: reset to 0 after reading
+ *
+ * Returns as dat_ib_query_counters(). Threads: safe; counters are not exact under load.
+ * Rule: IB extension 2.0.3.
  */
 #define dat_ib_print_counters(dat_handle, cntr, reset) \
     dat_extension_op((DAT_HANDLE) (dat_handle), (DAT_IB_OP) DAT_PRINT_COUNTERS_OP, \
@@ -714,14 +717,9 @@ typedef struct dat_ib_collective_group {
     int  is_comm_world;   /**< the group is all processes */
 } DAT_IB_COLLECTIVE_GROUP;
 
-/*
- * The calls share their form. Buffers belong to the provider until the event
- * of the operation arrives on the EVD of the group, with user_context in it;
- * sizes are bytes; root is the rank that gives or gets; flags are
- * DAT_COMPLETION_*. They return DAT_SUCCESS, DAT_INVALID_HANDLE,
- * DAT_INVALID_PARAMETER, DAT_INSUFFICIENT_RESOURCES, or DAT_NOT_IMPLEMENTED
- * where a provider has no collectives. Threads: per object.
- * Rule: IB extension 2.0.6.
+/**
+ * No adapter of ours has collectives: the calls return DAT_NOT_IMPLEMENTED there. Buffers belong to the
+ * provider until the event of the operation arrives on the EVD of the group, with user_context in it.
  */
 
 /**
@@ -732,6 +730,14 @@ typedef struct dat_ib_collective_group {
  * @param[in]  progress_func called by the provider to let the program progress
  * @param[out] member        the address; ended by dat_ib_collective_free_member()
  * @param[out] member_size   its size in bytes
+ *
+ * @retval DAT_SUCCESS
+ * @retval DAT_INVALID_HANDLE
+ * @retval DAT_INVALID_PARAMETER
+ * @retval DAT_INSUFFICIENT_RESOURCES
+ * @retval DAT_NOT_IMPLEMENTED the provider has no collectives
+ *
+ * Threads: per object. Rule: IB extension 2.0.6.
  */
 #define dat_ib_collective_create_member(ia_handle, progress_func, member, member_size) \
     dat_extension_op((DAT_IA_HANDLE) (ia_handle), \
@@ -743,6 +749,8 @@ typedef struct dat_ib_collective_group {
  *
  * @param[in] ia_handle the adapter
  * @param[in] member    the address
+ *
+ * Otherwise as dat_ib_collective_create_member().
  */
 #define dat_ib_collective_free_member(ia_handle, member) \
     dat_extension_op((DAT_IA_HANDLE) (ia_handle), \
@@ -760,6 +768,8 @@ typedef struct dat_ib_collective_group {
  * @param[in] evd          all completions of the group arrive here
  * @param[in] pd           protection zone
  * @param[in] user_context returned in the event
+ *
+ * Otherwise as dat_ib_collective_create_member().
  */
 #define dat_ib_collective_create_group(members, group_size, self, group_id, group_info, evd, \
     pd, user_context) \
@@ -773,6 +783,8 @@ typedef struct dat_ib_collective_group {
  * Leaves a group. Outstanding operations end with an event.
  *
  * @param[in] coll_handle the group
+ *
+ * Otherwise as dat_ib_collective_create_member().
  */
 #define dat_ib_collective_free_group(coll_handle) \
     dat_extension_op((DAT_IB_COLLECTIVE_HANDLE) (coll_handle), \
@@ -784,6 +796,8 @@ typedef struct dat_ib_collective_group {
  * @param[in] coll_handle  the group
  * @param[in] clock_value  64 bits
  * @param[in] user_context returned in the event
+ *
+ * Otherwise as dat_ib_collective_create_member().
  */
 #define dat_ib_collective_set_clock(coll_handle, clock_value, user_context) \
     dat_extension_op((DAT_IB_COLLECTIVE_HANDLE) (coll_handle), \
@@ -795,14 +809,33 @@ typedef struct dat_ib_collective_group {
  *
  * @param[in]  coll_handle the group
  * @param[out] clock_value DAT_UINT64 *
+ *
+ * Otherwise as dat_ib_collective_create_member().
  */
 #define dat_ib_collective_read_clock(coll_handle, clock_value) \
     dat_extension_op((DAT_IB_COLLECTIVE_HANDLE) (coll_handle), \
         (DAT_IB_OP) DAT_IB_COLLECTIVE_READ_CLOCK_OP, (DAT_UINT64 *) (clock_value))
 
 /**
- * Equal parts of the root's buffer, one to each member, in order of rank. A root
- * that passes no receive buffer keeps its part in place.
+ * Sends each member its part of the root's buffer: equal parts, in order of rank. An event tells the end.
+ *
+ * @param[in]  coll_handle the group
+ * @param[in]  sendbuf     the parts; looked at on the root only. The provider's until the event
+ * @param[in]  sendsize    bytes of each part
+ * @param[out] recvbuf     the part of this member; NULL on the root keeps it in place. The provider's until
+ *                         the event
+ * @param[in]  recvsize    bytes of it
+ * @param[in]  root        rank of the member that gives
+ * @param[in]  user_context returned in the event
+ * @param[in]  flags       DAT_COMPLETION_*
+ *
+ * @retval DAT_SUCCESS
+ * @retval DAT_INVALID_HANDLE
+ * @retval DAT_INVALID_PARAMETER
+ * @retval DAT_INSUFFICIENT_RESOURCES
+ * @retval DAT_NOT_IMPLEMENTED the provider has no collectives
+ *
+ * Threads: per object. Rule: IB extension 2.0.6.
  */
 #define dat_ib_collective_scatter(coll_handle, sendbuf, sendsize, recvbuf, recvsize, root, \
     user_context, flags) \
@@ -813,7 +846,12 @@ typedef struct dat_ib_collective_group {
         (DAT_COMPLETION_FLAGS) (flags))
 
 /**
- * Scatter of parts of different size: sendsizes and displs hold bytes per rank.
+ * Sends each member its part of the root's buffer: parts of different size.
+ *
+ * @param[in] sendsizes bytes of each part, one number for each rank
+ * @param[in] displs    where each part begins in sendbuf, in bytes, one number for each rank
+ *
+ * Otherwise as dat_ib_collective_scatter().
  */
 #define dat_ib_collective_scatterv(coll_handle, sendbuf, sendsizes, displs, recvbuf, \
     recvsize, root, user_context, flags) \
@@ -824,8 +862,15 @@ typedef struct dat_ib_collective_group {
         DAT_IB_CONTEXT_ARG_(user_context), (DAT_COMPLETION_FLAGS) (flags))
 
 /**
- * Equal parts, one from each member, into the root's buffer, in order of rank. A
- * root that passes no send buffer has its part in place.
+ * Gathers a part of each member in the root's buffer: equal parts, in order of rank.
+ *
+ * @param[in]  sendbuf  the part of this member; NULL on the root: it is in place
+ * @param[in]  sendsize bytes of it
+ * @param[out] recvbuf  the parts; written on the root only
+ * @param[in]  recvsize bytes of each part
+ * @param[in]  root     rank of the member that gets
+ *
+ * Otherwise as dat_ib_collective_scatter().
  */
 #define dat_ib_collective_gather(coll_handle, sendbuf, sendsize, recvbuf, recvsize, root, \
     user_context, flags) \
@@ -836,7 +881,15 @@ typedef struct dat_ib_collective_group {
         (DAT_COMPLETION_FLAGS) (flags))
 
 /**
- * Gather of parts of different size: recvsizes and displs hold bytes per rank.
+ * Gathers a part of each member in the root's buffer: parts of different size.
+ *
+ * @param[in]  sendbuf   the part of this member
+ * @param[out] recvbuf   the parts; written on the root only
+ * @param[in]  recvsizes bytes of each part, one number for each rank
+ * @param[in]  displs    where each part begins in recvbuf, in bytes, one number for each rank
+ * @param[in]  root      rank of the member that gets
+ *
+ * Otherwise as dat_ib_collective_scatter().
  */
 #define dat_ib_collective_gatherv(coll_handle, sendbuf, sendsize, recvbuf, recvsizes, \
     displs, root, user_context, flags) \
@@ -847,7 +900,14 @@ typedef struct dat_ib_collective_group {
         DAT_IB_CONTEXT_ARG_(user_context), (DAT_COMPLETION_FLAGS) (flags))
 
 /**
- * Gather with every member as the root.
+ * Gathers a part of each member in the buffers of all: equal parts, in order of rank.
+ *
+ * @param[in]  sendbuf  the part of this member
+ * @param[in]  sendsize bytes of it
+ * @param[out] recvbuf  the parts
+ * @param[in]  recvsize bytes of each part
+ *
+ * Otherwise as dat_ib_collective_scatter().
  */
 #define dat_ib_collective_allgather(coll_handle, sendbuf, sendsize, recvbuf, recvsize, \
     user_context, flags) \
@@ -857,7 +917,14 @@ typedef struct dat_ib_collective_group {
         DAT_IB_CONTEXT_ARG_(user_context), (DAT_COMPLETION_FLAGS) (flags))
 
 /**
- * Gather of parts of different size with every member as the root.
+ * Gathers a part of each member in the buffers of all: parts of different size.
+ *
+ * @param[in]  sendbuf   the part of this member
+ * @param[out] recvbuf   the parts
+ * @param[in]  recvsizes bytes of each part, one number for each rank
+ * @param[in]  displs    where each part begins in recvbuf, in bytes, one number for each rank
+ *
+ * Otherwise as dat_ib_collective_scatter().
  */
 #define dat_ib_collective_allgatherv(coll_handle, sendbuf, sendsize, recvbuf, recvsizes, \
     displs, user_context, flags) \
@@ -870,6 +937,12 @@ typedef struct dat_ib_collective_group {
 /**
  * Sends a part of each member's buffer to each member: part j of rank i becomes
  * part i of rank j.
+ *
+ * @param[in]  sendbuf  a part for each member
+ * @param[out] recvbuf  a part from each member
+ * @param[in]  recvsize bytes of each part
+ *
+ * Otherwise as dat_ib_collective_scatter().
  */
 #define dat_ib_collective_alltoall(coll_handle, sendbuf, sendsize, recvbuf, recvsize, \
     user_context, flags) \
@@ -879,8 +952,16 @@ typedef struct dat_ib_collective_group {
         DAT_IB_CONTEXT_ARG_(user_context), (DAT_COMPLETION_FLAGS) (flags))
 
 /**
- * All-to-all of parts of different size; sizes and displacements are bytes per
- * rank.
+ * Sends a part of each member's buffer to each member: parts of different size.
+ *
+ * @param[in]  sendbuf    a part for each member
+ * @param[in]  sendsizes  bytes of each part, one number for each rank
+ * @param[in]  senddispls where each begins in sendbuf, in bytes, one number for each rank
+ * @param[out] recvbuf    a part from each member
+ * @param[in]  recvsizes  bytes of each part, one number for each rank
+ * @param[in]  recvdispls where each begins in recvbuf, in bytes, one number for each rank
+ *
+ * Otherwise as dat_ib_collective_scatter().
  */
 #define dat_ib_collective_alltoallv(coll_handle, sendbuf, sendsizes, senddispls, recvbuf, \
     recvsizes, recvdispls, user_context, flags) \
@@ -894,6 +975,16 @@ typedef struct dat_ib_collective_group {
  * Combines the elements of all members by an operation, into the root's buffer.
  * Logical operations do not go with floating-point types; MINLOC and MAXLOC work
  * on pairs of a value and a rank.
+ *
+ * @param[in]  sendbuf  the elements of this member
+ * @param[in]  sendsize bytes of them
+ * @param[out] recvbuf  the results; written on the root only
+ * @param[in]  recvsize bytes of them
+ * @param[in]  op       DAT_IB_COLLECTIVE_REDUCE_OP_*
+ * @param[in]  type     DAT_IB_COLLECTIVE_TYPE_*, of the elements
+ * @param[in]  root     rank of the member that gets
+ *
+ * Otherwise as dat_ib_collective_scatter().
  */
 #define dat_ib_collective_reduce(coll_handle, sendbuf, sendsize, recvbuf, recvsize, op, \
     type, root, user_context, flags) \
@@ -905,7 +996,11 @@ typedef struct dat_ib_collective_group {
         (DAT_COMPLETION_FLAGS) (flags))
 
 /**
- * Reduce, with the result to every member.
+ * Combines the elements of all members by an operation, into the buffers of all.
+ *
+ * @param[out] recvbuf the results
+ *
+ * Otherwise as dat_ib_collective_reduce().
  */
 #define dat_ib_collective_allreduce(coll_handle, sendbuf, sendsize, recvbuf, recvsize, op, \
     type, user_context, flags) \
@@ -916,7 +1011,12 @@ typedef struct dat_ib_collective_group {
         DAT_IB_CONTEXT_ARG_(user_context), (DAT_COMPLETION_FLAGS) (flags))
 
 /**
- * Reduce, and then a scatter of the result: recvsizes holds bytes per rank.
+ * Combines the elements of all members by an operation, and sends each member its part of the results.
+ *
+ * @param[out] recvbuf   the part of this member
+ * @param[in]  recvsizes bytes of each part, one number for each rank
+ *
+ * Otherwise as dat_ib_collective_reduce().
  */
 #define dat_ib_collective_reduce_scatter(coll_handle, sendbuf, sendsize, recvbuf, recvsizes, \
     op, type, user_context, flags) \
@@ -927,7 +1027,11 @@ typedef struct dat_ib_collective_group {
         DAT_IB_CONTEXT_ARG_(user_context), (DAT_COMPLETION_FLAGS) (flags))
 
 /**
- * Prefix reduction: the member of rank i gets the result over ranks 0 to i.
+ * Combines elements by an operation so that the member of rank i gets the result over ranks 0 to i.
+ *
+ * @param[out] recvbuf the results
+ *
+ * Otherwise as dat_ib_collective_reduce().
  */
 #define dat_ib_collective_scan(coll_handle, sendbuf, sendsize, recvbuf, recvsize, op, type, \
     user_context, flags) \
@@ -938,7 +1042,12 @@ typedef struct dat_ib_collective_group {
         DAT_IB_CONTEXT_ARG_(user_context), (DAT_COMPLETION_FLAGS) (flags))
 
 /**
- * Copies the root's buffer into this buffer of every member.
+ * Copies the root's buffer into this buffer of every member. An event tells the end.
+ *
+ * @param[in,out] buf  read on the root, written on the others. The provider's until the event
+ * @param[in]     size bytes
+ *
+ * Otherwise as dat_ib_collective_scatter().
  */
 #define dat_ib_collective_broadcast(coll_handle, buf, size, root, user_context, flags) \
     dat_extension_op((DAT_IB_COLLECTIVE_HANDLE) (coll_handle), \
@@ -947,7 +1056,9 @@ typedef struct dat_ib_collective_group {
         (DAT_COMPLETION_FLAGS) (flags))
 
 /**
- * Completes when every member has called it.
+ * Waits, by an event, until every member has called it.
+ *
+ * Otherwise as dat_ib_collective_scatter().
  */
 #define dat_ib_collective_barrier(coll_handle, user_context, flags) \
     dat_extension_op((DAT_IB_COLLECTIVE_HANDLE) (coll_handle), \
