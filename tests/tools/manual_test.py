@@ -11,6 +11,10 @@ import subprocess
 import sys
 import unittest
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "docs"))
+import make_pages  # noqa: E402
+
 OPTIONS = argparse.Namespace()
 OPTION = re.compile(r"(?<![\w-])--([a-z][a-z-]*)")
 COMMANDS = {"dapl-port": ["new", "status", "check", "upgrade", "features", "list"]}
@@ -85,8 +89,7 @@ class Manual(unittest.TestCase):
                     self.assertIn(f"{name}.{section}", known, path.name)
 
     def test_man_can_show_them(self) -> None:
-        if not OPTIONS.pages:
-            self.skipTest("pandoc is missing: no page was made")
+        self.assertTrue(OPTIONS.pages)
         if shutil.which("groff") is None:
             self.skipTest("groff is missing")
         for page in OPTIONS.pages:
@@ -99,6 +102,24 @@ class Manual(unittest.TestCase):
             self.assertRegex(shown, r"dapl \d+\.\d+\.\d+")  # shown in the last line
             self.assertNotIn("**", shown)  # unconverted Markdown
             self.assertEqual([line for line in shown.splitlines() if len(line) > 100], [], page)
+
+    def test_mandoc_finds_no_fault(self) -> None:
+        if shutil.which("mandoc") is None:
+            self.skipTest("mandoc is missing")
+        done = subprocess.run(["mandoc", "-T", "lint", *OPTIONS.pages], capture_output=True, text=True,
+                              check=False)
+        self.assertEqual(done.stdout + done.stderr, "")
+
+    def test_markdown_that_pages_do_not_use_is_refused(self) -> None:
+        """Nothing of a page is lost in silence."""
+        head = "---\ntitle: X\nsection: 1\nheader: Y\n---\n"
+        page = make_pages.page_of(head + "# NAME\n\nx - y\n", "1", "2026-01-01")
+        self.assertIn(".SH NAME\nx - y\n", page)
+        for text in ("- an item", "## A smaller heading", "> a quotation", "<b>HTML</b>", "```\nnot closed"):
+            with self.assertRaises(make_pages.PageError, msg=text):
+                make_pages.page_of(f"{head}# NAME\n\n{text}\n", "1", "2026-01-01")
+        with self.assertRaises(make_pages.PageError):
+            make_pages.page_of("# NAME\n", "1", "2026-01-01")
 
 
 def main() -> int:

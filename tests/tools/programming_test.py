@@ -31,6 +31,7 @@ FUNCTION = """
 void piece_{number}(void);
 void piece_{number}(void)
 {{
+    extern DAT_NAME_PTR name;
     extern DAT_IA_HANDLE ia;
     extern DAT_PZ_HANDLE pz;
     extern DAT_EP_HANDLE ep;
