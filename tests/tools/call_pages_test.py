@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """The manual pages of the calls say what the headers say, and man and mandoc can show them.
 
-Headers are read here in another way than docs/make_call_pages.py reads them: what the compiler makes of
-declarations, what is exported, and the words of the comment above a call.
+Headers are read here in another way than docs/make_call_pages.py reads them: by the compiler's view of
+declarations, the lists of exported symbols, and the words of the comment above a call.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""The archive of a release, which `meson dist` makes of what is committed: who builds from it gets the
-manual pages, too."""
+"""The archive of a release, which `meson dist` makes of committed files: a build of it has the manual pages,
+too."""
 
 import argparse
 import json
@@ -56,7 +56,7 @@ class Dist(unittest.TestCase):
         self.assertEqual(configured.returncode, 0, configured.stdout + configured.stderr)
         installed = json.loads(run(MESON, "introspect", build, "--installed").stdout)
         pages = {pathlib.Path(path).name for path in installed.values() if "/share/man/" in path}
-        # Pages of programs come with them, those of calls with the headers.
+        # A program's page comes with the program, a call's with the headers.
         self.assertEqual({page for page in pages if not page.endswith(".3") and "_" not in page},
                          {"dapl-environment.7", "dapl-port.1", "dat-info.1", "dat-perf.1", "dat.conf.5"})
         self.assertTrue({"dat_calls.7", "dat_evd_wait.3", "dapls_ib_post_send.3"} <= pages)
