@@ -2,9 +2,9 @@
 #include "errno_status.hpp"
 
 #include "dapl_debug.hpp"
+#include "osd_errno.hpp"
 #include "osd_system.hpp"
 
-#include <cerrno>
 #include <cstring>
 
 namespace dapl::DAPL_TRANSPORT {
