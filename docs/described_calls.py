@@ -275,6 +275,26 @@ def read_header(path: pathlib.Path) -> Described:
                      read_types(text, "".join(each.read_text() for each in sorted(path.parent.glob("*.h")))))
 
 
+PLAIN = re.compile(r"(?:typedef [^{(]*?\b(?P<type>[A-Z]\w+);|typedef \w+ \(\*?(?P<pointer>[A-Z]\w+)\)[^;{]*;"
+                   r"|#define (?P<constant>DAT_\w+)[ ]+[^\\\n]+)[^\n]*$", re.M)
+
+
+def plain_types(text: str) -> dict[str, list[str]]:
+    """Types that are a name for another type, and constants, as lines of the header, by its parts."""
+    found: dict[str, list[str]] = {}
+    group = ""
+    # Lines for Windows stand before those for other systems, by other spellings of one type.
+    text = re.sub(r"/\* -+ Windows -+ \*/.*?(?=/\* ----)", "", text, flags=re.S)
+    for line in text.split("\n"):
+        title = re.match(r"/\* ==== (?:Calls: )?(.*?) =+ \*/", line)
+        group = title[1] if title else group
+        plain = PLAIN.match(line)
+        # With leading underscores: a name inside the header.
+        if plain and not line.endswith("_H_"):
+            found.setdefault(group or "Numbers and memory", []).append(line)
+    return found
+
+
 def reading_rules(path: pathlib.Path) -> list[str]:
     """The points of "How to read ..." at the top of a header."""
     top = path.read_text().split("*/", 2)

@@ -136,7 +136,9 @@ class Library:
     more: tuple[tuple[str, str], ...]  # section and name of other pages
     headers: dict[str, described_calls.Described]
     rules: list[str]
+    begin: str  # where a program's author begins
     threads: dict[str, str] = dataclasses.field(default_factory=dict)
+    plain: tuple[str, dict[str, list[str]]] | None = None  # the page of plain types, with its lines
 
     def calls(self) -> dict[str, tuple[str, described_calls.Call]]:
         return {name: (header, call) for header, all_ in self.headers.items()
@@ -161,19 +163,25 @@ THREADS_OF_JOBS = {
 
 def dat(root: pathlib.Path) -> Library:
     names = ("udat.h", "dat.h", "dat_ib_extensions.h", "dat_registry.h", "dat_event_names.h",
-             "dat_error.h")
+             "dat_error.h", "dat_platform_specific.h")
     include = root / "include/dat2"
     headers = {name: described_calls.read_header(include / name) for name in names}
     return Library(
-        title="DAT 2.0", includes={name: f"<dat2/{'udat.h' if name in ('dat.h', 'dat_error.h') else name}>"
-                                   for name in names},
+        title="DAT 2.0", includes={
+            name: f"<dat2/{'udat.h' if name in ('dat.h', 'dat_error.h', 'dat_platform_specific.h') else name}>"
+            for name in names},
         link="Link with $(pkg-config --cflags --libs dat2).",
         overview="dat_calls",
         about="Programs of the Direct Access Transport (DAT 2.0) are made of the calls below. They include "
               "<dat2/udat.h>, and are linked with libdat2, which finds adapters by name in dat.conf(5).",
         more=(("1", "dat-info"), ("5", "dat.conf"), ("7", "dapl-environment")),
         headers=headers, rules=described_calls.reading_rules(include / "dat.h"),
-        threads=THREADS_OF_DAT)
+        begin="A client and a server in one file are in examples/hello.c of the installed documentation, which is "
+              "below share/doc/dapl of the prefix. Which call comes when, and what waits for what, is in the guide "
+              "beside it, docs/programming/objects.md, data.md and waiting.md.",
+        threads=THREADS_OF_DAT,
+        plain=("dat_types", described_calls.plain_types("".join(
+            (include / name).read_text() for name in ("dat_platform_specific.h", "dat_error.h", "dat.h", "udat.h")))))
 
 
 def active_messages(root: pathlib.Path) -> Library:
@@ -186,7 +194,9 @@ def active_messages(root: pathlib.Path) -> Library:
               "below, of libdapl-am. What a job is, and how one is started, is in dapl-am(7).",
         more=(("7", "dapl-am"), ("1", "dat-am-perf")),
         headers={"dapl_am.h": described_calls.read_header(header)},
-        rules=described_calls.reading_rules(header), threads=THREADS_OF_JOBS)
+        rules=described_calls.reading_rules(header), threads=THREADS_OF_JOBS,
+        begin="A program of a job is in examples/halo.c of the installed documentation, which is below "
+              "share/doc/dapl of the prefix; docs/active-messages.md there is the guide.")
 
 
 def types_in(call: described_calls.Call, types: dict) -> list[str]:
@@ -252,6 +262,8 @@ class Pages:
         for name, (header, code) in types.items():
             self.made[f"{name}.3"] = self.type_page(library, header, name, code)
         self.made[f"{library.overview}.7"] = self.overview(library, known)
+        if library.plain:
+            self.made[f"{library.plain[0]}.7"] = self.plain_types(library)
 
     def call_page(self, library: Library, header: str, call: described_calls.Call, known: set[str],
                   old: dict[str, described_calls.Call] | None) -> list[str]:
@@ -299,6 +311,7 @@ class Pages:
         for constant in re.findall(r"\bD\w+_\*", " ".join(each.text for each in parameters.values())):
             near += [("3", name) for name in constants_of(constant, library.types())]
         near += [("3", name) for name in neighbours(call, library)]
+        near += [("7", library.plain[0])] if library.plain else []
         return page + see_also([*near, ("7", library.overview), *library.more])
 
     def answers(self, call: described_calls.Call, prose: Prose) -> list[str]:
@@ -351,6 +364,7 @@ class Pages:
         page += [*prose.lines("#include " + next(iter(library.includes.values()))), ".PP",
                  *prose.lines(library.link)]
         page += heading("DESCRIPTION") + prose.lines(library.about)
+        page += heading("WHERE TO BEGIN") + prose.lines(library.begin)
         page += heading("HOW TO READ THE PAGES")
         for rule in library.rules:
             page += [".IP \\(bu 2", *prose.lines(rule)]
@@ -366,7 +380,20 @@ class Pages:
                 page += prose.paragraph(paragraph)
             for call in calls:
                 page += [".TP", f"{bold(call.name)}(3)", *prose.lines(sentence(call.text.brief))]
-        return page + see_also([*library.more, *(("3", name) for name in known)])
+        plain = [("7", library.plain[0])] if library.plain else []
+        return page + see_also([*library.more, *plain, *(("3", name) for name in known)])
+
+    def plain_types(self, library: Library) -> list[str]:
+        name, groups = library.plain
+        page = self.release.head(name, "7", library.title) + heading("NAME")
+        page += name_lines([name], f"handles, numbers and constants of {library.title}")
+        page += heading("SYNOPSIS") + [".nf", bold(f"#include {next(iter(library.includes.values()))}"), ".fi"]
+        page += heading("DESCRIPTION")
+        page += wrapped("Types that are a name for another one, and constants. Structures, unions and enumerations "
+                        "have a page each, by their names.")
+        for group, lines in groups.items():
+            page += heading(group.upper()) + [".nf", *map(code_line, lines), ".fi"]
+        return page + see_also([("7", library.overview)])
 
     # -------------------------------------------------------------------------------- the contract
 

@@ -73,6 +73,9 @@ class Page:
             text = text.replace(code, letter)
         return re.sub(r"\((?:3|5|7|1)\)", "()", " ".join(text.split()))
 
+    def plain_everything(self) -> str:
+        return " ".join(map(self.plain, self.sections))
+
     def terms(self, title: str) -> list[tuple[str, str]]:
         """What .TP lists: term and text."""
         found = []
@@ -193,6 +196,19 @@ class CallPages(unittest.TestCase):
                 self.assertTrue(f"{name}.{section}" in self.files or f"{name}.{section}" in others,
                                 f"{path.name} names {name}({section}), which is no page")
         self.assertGreater(named, 1000)
+
+    def test_every_type_of_a_call_has_a_page(self) -> None:
+        """As a page of its own, or on dat_types(7)."""
+        plain = set(words(Page(self.files["dat_types.7"]).plain_everything()))
+        seen = set()
+        for name in exported("libdat2-2"):
+            used = set(re.findall(r"\bDAT_[A-Z_0-9]+\b", self.page(name).plain("SYNOPSIS")))
+            for kind in used - {"DAT_PROVIDER"}:  # the vector of a provider, of dat2/udat_redirection.h
+                seen.add(kind)
+                self.assertTrue(f"{kind}.3" in self.files or kind in plain, f"{name}: {kind}")
+        self.assertGreater(len(seen), 50)
+        for constant in ("DAT_TIMEOUT_INFINITE", "DAT_HANDLE_NULL", "DAT_IA_FIELD_ALL"):
+            self.assertIn(constant, plain)
 
     def test_examples_are_there(self) -> None:
         for name, call in (("dat_evd_wait", "dat_evd_wait(evd, 1000, 16"), ("dat_cno_wait", "dat_cno_wait("),
