@@ -23,6 +23,7 @@
 
 /* ---- Windows ---------------------------------------------------------- */
 
+#include <stdint.h>
 #include <winsock2.h>
 #include <ws2tcpip.h>
 
@@ -37,9 +38,6 @@ typedef unsigned long    DAT_UVERYLONG;
 #define DAT_EXPORT __declspec(dllimport)
 #endif
 
-#ifndef UINT64_C
-#define UINT64_C(c) c ## i64
-#endif
 #ifndef __inline__
 #define __inline__ __inline
 #endif

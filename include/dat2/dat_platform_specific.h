@@ -25,6 +25,7 @@
 
 /* ---- Windows ---------------------------------------------------------- */
 
+#include <stdint.h>
 #include <winsock2.h>
 #include <ws2tcpip.h>
 
@@ -48,9 +49,6 @@ typedef unsigned long    DAT_UVERYLONG;
 #define DAT_UL_TO_IA_HANDLE(a) (DAT_IA_HANDLE)(a)
 #endif
 
-#ifndef UINT64_C
-#define UINT64_C(c) c ## i64
-#endif
 #ifndef __inline__
 #define __inline__ __inline
 #endif
