@@ -410,9 +410,22 @@ udp_io::~udp_io()
     close();
 }
 
+namespace {
+
+/// Wine 8 binds no socket after Winsock was unloaded and loaded again, as it would be with the last
+/// library that needs it: error 10038.
+void keep_winsock_loaded()
+{
+    HMODULE winsock = nullptr;
+    (void)GetModuleHandleExW(GET_MODULE_HANDLE_EX_FLAG_PIN, L"ws2_32.dll", &winsock);
+}
+
+} // namespace
+
 int udp_io::open(const net_address &at, bool for_data)
 {
     WSADATA about;
+    keep_winsock_loaded();
     // Counted by the system; close() has the other half.
     if (const int error = WSAStartup(MAKEWORD(2, 2), &about); error != 0)
         return error;
