@@ -68,6 +68,7 @@ NOT_RUN = {
     "meson setup ~/dapl-acme*": "gen-build does",
     "ninja -C build && meson devenv *": "gen-build does the first, and the second is shown alone",
     "ninja -C build clang-format": "would change the sources",
+    "tools/make-site *": "needs cmark-gfm and mandoc; the test site does",
     "tools/setup-packages": "installs packages",
     "tools/systems/try-system *": "makes a system",
     "tools/vm/run-in-vm *": "needs the virtual machine; tests/vm uses it",
