@@ -96,15 +96,23 @@
 ///      - After mr_deregister nothing is received into the region, also by receives posted before:
 ///        MEM-33, MEM-34, MEM-35. Nor does a request that was posted before use it: MEM-36,
 ///        MEM-37, MEM-38.
-#define DAPLS_IB_VERSION 4
+///   5  Fewer operations. qp_alloc takes the srq, null for a queue pair with receives of its own:
+///      qp_alloc_srq is gone. post_extended takes an extended_request, which has flags and operands
+///      too, and does what post_send_invalidate and post_read_to_rmr did: they are gone.
+///      work_request::operation is an opcode: opcode::send stands for DAT_DTO_SEND, rdma_write,
+///      rdma_read, receive, bind and the extended operations for theirs; dto_of tells the old
+///      name. cqeh_domains, direct_post, batched_poll and inline_send are features of a port alone:
+///      in port.toml they go from [features] to [own_features], in code from port_features to
+///      own_features. completion_of makes the completion of a plain result.
+#define DAPLS_IB_VERSION 5
 
 namespace dapl::DAPL_TRANSPORT {
 
 // ------------------------------------------------------------------------------------ features
 
 /// What a port promises (its port.toml says which; each can be switched off at build time).
-/// Unclaimed means: the common layer does without, or answers "model not supported". [port]:
-/// decided inside the port, the common layer does not use it.
+/// Unclaimed means: the common layer does without, or answers "model not supported". Features that
+/// concern a port alone are in its own_features, a struct that is made of its port.toml.
 struct features {
     bool cq_wait = false;         ///< a consumer thread can block on a CQ: cq_wait, cq_wakeup
     bool cq_count = false;        ///< completions are counted without being taken: cq_count
@@ -113,25 +121,21 @@ struct features {
     bool solicited_wait = false;  ///< CQs are armed for solicited receives only
     bool cno_wait = false;        ///< a waiter of a CNO can sleep in the port: cno_wait, cno_wakeup
     bool cq_resize = false;       ///< CQs change their depth while they are used: cq_resize
-    bool immediate_data = false;  ///< post_extended: RDMA writes that carry 32 bits to a receive
-    bool atomics = false;         ///< post_extended: fetch-and-add, compare-and-swap
+    bool immediate_data = false;  ///< RDMA writes that carry 32 bits to a receive: post_extended
+    bool atomics = false;         ///< fetch-and-add, compare-and-swap: post_extended
     bool direct_event = false;    ///< fast-path poll for plain successes: completion_take
     bool split_poll = false;      ///< completion_take leaves progress to completion_progress
     bool threadsafe_post = false; ///< several threads post to a qp at once
-    bool cqeh_domains = false;    ///< [port] CQs are spread over several callback threads
-    bool direct_post = false;     ///< [port] DAT triplets go to the device as they are
-    bool batched_poll = false;   ///< [port] completions are taken from the device several at a time
-    bool inline_send = false;    ///< [port] short messages travel inside the work request
-    bool nth_signal = false;     ///< successes are known that no signalled request follows:
-                                 ///< requests_done
-    bool srq = false;            ///< shared receive queues: srq_*, post_srq_recv, qp_alloc_srq
-    bool ep_watermarks = false;  ///< what a qp holds of an SRQ is counted and limited:
-                                 ///< qp_set_watermarks, qp_recvs_held
-    bool memory_windows = false; ///< RMRs can be bound: mw_alloc, mw_free, mw_bind
-    bool ep_windows = false;     ///< windows open to the peer of one connection only: mw_bind
-    bool send_invalidate = false; ///< a send can close the peer's window: post_send_invalidate,
+    bool nth_signal = false;      ///< successes are known that no signalled request follows:
+                                  ///< requests_done
+    bool srq = false;             ///< shared receive queues: srq_*, post_srq_recv, qp_alloc
+    bool ep_watermarks = false;   ///< what a qp holds of an SRQ is counted and limited:
+                                  ///< qp_set_watermarks, qp_recvs_held
+    bool memory_windows = false;  ///< RMRs can be bound: mw_alloc, mw_free, mw_bind
+    bool ep_windows = false;      ///< windows open to the peer of one connection only: mw_bind
+    bool send_invalidate = false; ///< a send can close the peer's window: post_extended,
                                   ///< mw_is_bound
-    bool read_to_rmr = false;     ///< RDMA reads into what an RMR context names: post_read_to_rmr
+    bool read_to_rmr = false;     ///< RDMA reads into what an RMR context names: post_extended
     bool device_counters = false; ///< the device counts errors of its own: read_counters
     bool qp_counters = false;     ///< the device counts events of each connection: read_qp_counters
 };
@@ -298,6 +302,29 @@ struct srq_params {
     DAT_COUNT max_recv_iov;
 };
 
+/// The operations that are posted. Consumers see them in events by the numbers of DAT_DTOS and
+/// DAT_IB_DTOS, which all but the last two share.
+enum class opcode : std::uint32_t {
+    send = DAT_DTO_SEND,
+    rdma_write = DAT_DTO_RDMA_WRITE,
+    rdma_read = DAT_DTO_RDMA_READ,
+    receive = DAT_DTO_RECEIVE,
+    bind = DAT_DTO_BIND_MW,                        ///< [memory_windows]
+    write_immediate = DAT_IB_DTO_RDMA_WRITE_IMMED, ///< [immediate_data]
+    fetch_add = DAT_IB_DTO_FETCH_ADD,              ///< [atomics]
+    compare_swap = DAT_IB_DTO_CMP_SWAP,            ///< [atomics]
+    send_invalidate = 64,                          ///< [send_invalidate] a send, to consumers
+    read_to_rmr,                                   ///< [read_to_rmr] an RDMA read, to consumers
+};
+
+/// The name that consumers have for an operation.
+constexpr DAT_DTOS dto_of(opcode what)
+{
+    return what == opcode::send_invalidate ? DAT_DTO_SEND
+           : what == opcode::read_to_rmr   ? DAT_DTO_RDMA_READ
+                                           : static_cast<DAT_DTOS>(what);
+}
+
 /// A posted operation. The common layer fills it before it posts, and owns it again once the
 /// completion was polled; a request whose success is suppressed, once anything posted later on its
 /// queue was polled, requests_done has counted it, or the qp is freed. Until then it stays at its
@@ -313,20 +340,27 @@ struct work_request {
     /// unused request, which has completed.
     work_request *before;
     work_request *after;
-    DAT_UINT32 length;  ///< bytes, sum of the local segments; of a receive, the room it has
-    DAT_DTOS operation; ///< DAT_DTO_SEND, _RDMA_WRITE, _RDMA_READ, _RECEIVE, _BIND_MW; or extended
-    bool unsignalled;   ///< the common layer's: its success notifies no consumer
+    DAT_UINT32 length; ///< bytes, sum of the local segments; of a receive, the room it has
+    opcode operation;
+    bool unsignalled; ///< the common layer's: its success notifies no consumer
     /// [threadsafe_post] The number of this place in the ring, from 0; constant. Where
     /// qp_params::concurrent_posts is set, the places are a power of two above the depth, the first
     /// request of a new qp has place 0, and each next one, also after qp_reset, the next place.
     DAT_UINT32 ring_place;
 };
 
-/// The operands of an extended operation, in addition to its segments.
-struct extended_operands {
-    DAT_UINT32 immediate;      ///< DAT_IB_DTO_RDMA_WRITE_IMMED: arrives as this number
-    DAT_UINT64 add_or_compare; ///< DAT_IB_DTO_FETCH_ADD: added; _CMP_SWAP: compared with
-    DAT_UINT64 swap;           ///< DAT_IB_DTO_CMP_SWAP: stored if equal
+/// What post_extended posts. The arrays are the caller's and valid during the call; a member that
+/// the operation does not use is 0.
+struct extended_request {
+    DAT_COUNT segments = 0;                  ///< but for opcode::read_to_rmr
+    const DAT_LMR_TRIPLET *local = nullptr;  ///< as many
+    const DAT_RMR_TRIPLET *remote = nullptr; ///< but for opcode::send_invalidate
+    DAT_COMPLETION_FLAGS flags = DAT_COMPLETION_DEFAULT_FLAG;
+    DAT_UINT32 immediate = 0;            ///< opcode::write_immediate: arrives as this number
+    DAT_UINT64 add_or_compare = 0;       ///< opcode::fetch_add: added; compare_swap: compared with
+    DAT_UINT64 swap = 0;                 ///< opcode::compare_swap: stored if equal
+    DAT_RMR_CONTEXT key = 0;             ///< opcode::send_invalidate: taken away from the peer
+    const DAT_RMR_TRIPLET *to = nullptr; ///< opcode::read_to_rmr: the memory that is read into
 };
 
 /// The completions that a CQ is armed for.
@@ -346,7 +380,7 @@ enum class take_result {
 /// A finished operation, as polled from a CQ.
 struct completion {
     work_request *wr;
-    DAT_UINT32 length; ///< bytes received; read for DAT_DTO_RECEIVE only
+    DAT_UINT32 length; ///< bytes received; read for opcode::receive only
     DAT_DTO_COMPLETION_STATUS status;
     bool has_immediate;   ///< [immediate_data] a write with immediate data took the receive
     DAT_UINT32 immediate; ///< the number that it carried
@@ -359,6 +393,20 @@ struct completion {
     /// [send_invalidate] Of a receive: the key of the window that the message has closed; or 0.
     DAT_RMR_CONTEXT invalidated;
 };
+
+/// The completion of a request that brought nothing but bytes, or failed.
+constexpr completion completion_of(work_request &wr, DAT_UINT32 length,
+                                   DAT_DTO_COMPLETION_STATUS result = DAT_DTO_SUCCESS)
+{
+    return {.wr = &wr,
+            .length = length,
+            .status = result,
+            .has_immediate = false,
+            .immediate = 0,
+            .receiver = nullptr,
+            .solicited = false,
+            .invalidated = 0};
+}
 
 struct connect_params {
     const DAT_SOCK_ADDR *address; ///< the peer's hca_attr::address; its port field is not used
@@ -572,8 +620,10 @@ struct dapls_ib : Types, port_traits {
     // --- queue pair ---
 
     /// Makes a queue pair, not connected, to which receives can be posted at once. A null cq means:
-    /// nothing will be posted there. Control.
-    static status dapls_ib_qp_alloc(pd &, qp &, cq *recv_cq, cq *send_cq,
+    /// nothing will be posted there. With `shared`, which is null where the port does not claim
+    /// srq, it takes its receives from there; it is never reset then: the common layer frees it and
+    /// makes a new one. Control.
+    static status dapls_ib_qp_alloc(pd &, qp &, cq *recv_cq, cq *send_cq, srq *shared,
                                     const qp_params &) = delete;
 
     /// Frees the queue pair. A connected qp is disconnected abruptly first, and the peer sees
@@ -618,14 +668,6 @@ struct dapls_ib : Types, port_traits {
         return not_supported;
     }
 
-    /// [srq] Makes a queue pair like qp_alloc, but one that takes its receives from the srq. It is
-    /// never reset: the common layer frees it and makes a new one. Control.
-    static status dapls_ib_qp_alloc_srq(pd &, qp &, srq &, cq * /*recv_cq*/, cq * /*send_cq*/,
-                                        const qp_params &)
-    {
-        return not_supported;
-    }
-
     /// [ep_watermarks] Limits how many receives of its srq a qp holds: it holds one from when it
     /// takes it for a message until the completion is polled. One dapl_ep_watermark_callback when
     /// it holds more than `soft`; the connection is broken, by a callback that says so, where a
@@ -645,7 +687,7 @@ struct dapls_ib : Types, port_traits {
     /// Control.
     static void dapls_ib_mw_free(mw &) {}
 
-    /// [memory_windows] Posts wr.operation, DAT_DTO_BIND_MW: binds the window to a part of the mr,
+    /// [memory_windows] Posts wr.operation, opcode::bind: binds the window to a part of the mr,
     /// or to nothing if the length is 0, with the mr then null. Stores the key it will have, 0 for
     /// nothing: the consumer may use it in its next post. Once the bind is done the key before is
     /// dead; a bind that fails leaves the window as it was, or bound to nothing. After that, or
@@ -698,32 +740,20 @@ struct dapls_ib : Types, port_traits {
     /// post_send, but without others beside it also with [threadsafe_post]. Hot.
     static DAT_COUNT dapls_ib_requests_done(qp &, wr & /*oldest*/, DAT_COUNT /*most*/) { return 0; }
 
-    /// [immediate_data, atomics] Posts wr.operation: DAT_IB_DTO_RDMA_WRITE_IMMED, _FETCH_ADD or
-    /// _CMP_SWAP, the latter two with one local segment of 8 bytes and a remote address aligned to
-    /// 8. Otherwise as post_send.
-    static status dapls_ib_post_extended(qp &, wr &, DAT_COUNT /*segments*/,
-                                         const DAT_LMR_TRIPLET *, const DAT_RMR_TRIPLET *,
-                                         const extended_operands &, DAT_COMPLETION_FLAGS)
-    {
-        return not_supported;
-    }
-
-    /// [send_invalidate] Posts a send that also takes a key away from the peer: the key of a window
-    /// of its protection domain, open to this connection. The receive completes when the key is
-    /// dead. With any other key the message fails, and the connection with it. Otherwise as
-    /// post_send.
-    static status dapls_ib_post_send_invalidate(qp &, wr &, DAT_COUNT /*segments*/,
-                                                const DAT_LMR_TRIPLET *, DAT_RMR_CONTEXT /*key*/,
-                                                DAT_COMPLETION_FLAGS)
-    {
-        return not_supported;
-    }
-
-    /// [read_to_rmr] Posts an RDMA read of from.segment_length bytes into memory that a remote key
-    /// of this side names, of a region or a window with the right to remote writes. `to` is not
-    /// shorter than `from`. Otherwise as post_send.
-    static status dapls_ib_post_read_to_rmr(qp &, wr &, const DAT_RMR_TRIPLET & /*to*/,
-                                            const DAT_RMR_TRIPLET & /*from*/, DAT_COMPLETION_FLAGS)
+    /// [immediate_data, atomics, send_invalidate, read_to_rmr] Posts wr.operation, if the feature
+    /// of its name is claimed. Otherwise as post_send.
+    ///
+    /// write_immediate is an RDMA write that takes a receive of the peer. fetch_add and
+    /// compare_swap have one local segment of 8 bytes and a remote address aligned to 8.
+    ///
+    /// send_invalidate is a send that also takes a key away from the peer: the key of a window of
+    /// its protection domain, open to this connection. The receive completes when the key is dead.
+    /// With any other key the message fails, and the connection with it.
+    ///
+    /// read_to_rmr is an RDMA read of remote->segment_length bytes into memory that a remote key of
+    /// this side names, of a region or a window with the right to remote writes. `to` is not
+    /// shorter than `remote`.
+    static status dapls_ib_post_extended(qp &, wr &, const extended_request &)
     {
         return not_supported;
     }

@@ -146,7 +146,10 @@ class Measurement:
         self.kit, self.name, self.effort = kit, name, effort
         profile = port_toml.read(port_status.folder_of(kit, name, None) / "port.toml")
         port_toml.check(profile.feature_faults(list(kit.header.features)))
-        self.claimed = [flag for flag in kit.header.features if profile.features.get(flag, False)]
+        self.texts = {**kit.header.features,
+                      **dict.fromkeys(profile.own_features, "a feature of the port alone")}
+        self.claimed = [flag for flag in self.texts
+                        if {**profile.features, **profile.own_features}.get(flag, False)]
         self.flags = self._chosen(flags)
         if not profile.adapters:
             raise PortError(f"{profile.file.path}: [adapters] is empty: there is nothing to open")
@@ -164,7 +167,7 @@ class Measurement:
         if not self.claimed:
             raise PortError(f"{self.name} claims no feature: there is nothing to switch off")
         for flag in flags or []:
-            if flag not in self.kit.header.features:
+            if flag not in self.texts:
                 raise PortError(f"there is no feature '{flag}'; {self.name} claims:"
                                 f" {', '.join(self.claimed)}")
             if flag not in self.claimed:
@@ -370,7 +373,7 @@ class Measurement:
         flags = {}
         for row in self.rows:
             text = {CONTROL: "the port beside a second build of itself: the noise",
-                    ALL: "every flag that the port claims", **self.kit.header.features}[row]
+                    ALL: "every flag that the port claims", **self.texts}[row]
             others = [] if row in (CONTROL, ALL) else sorted(
                 (port_toml.dependents(self.kit.header_path, {row}) & set(self.claimed)) - {row})
             flags[row] = {"text": text, "off_too": others, "counts": self._counts(row),

@@ -164,6 +164,7 @@ class Examination:
 
     def features(self) -> Iterator[Finding]:
         yield from of_profile(port_toml.feature_faults(self.file, self.tables["features"],
+                                                       self.tables["own_features"],
                                                        list(self.kit.header.features)))
         for needed, feature in port_toml.needs(self.kit.header_path):
             if feature in self.claimed and needed not in self.claimed:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Write the features aggregate of a port, as C++, from its port.toml.
+"""Write the features of a port, as C++, from its port.toml.
 
 What port.toml says is checked on the way: the build ends here where it is not so.
 """
@@ -12,19 +12,24 @@ import sys
 import port_toml
 
 
-def claimed_features(options: argparse.Namespace) -> list[str]:
+def claimed_features(options: argparse.Namespace) -> tuple[list[str], dict[str, bool]]:
+    """The features of the contract that are on, and the port's own."""
     known = port_toml.known_features(options.contract)
-    for name in options.disable:
-        if name != "all" and name not in known:
-            raise port_toml.ProfileError(f"cannot disable '{name}': there is no such feature")
     profile = port_toml.read(options.profile)
-    port_toml.check(profile.feature_faults(known))
+    switches = {"all", *known, *profile.own_features}.union(
+        *(port_toml.read(path).own_features for path in options.beside))
+    for name in options.disable:
+        if name not in switches:
+            raise port_toml.ProfileError(f"cannot disable '{name}': there is no such feature")
     port_toml.check(profile.contract_faults(port_toml.contract_version(options.contract)))
+    port_toml.check(profile.feature_faults(known))
     if options.port is not None:
         port_toml.check(profile.name_faults(options.port))
     off = (set(known) if "all" in options.disable
            else port_toml.dependents(options.contract, set(options.disable)))
-    return [name for name in known if profile.features.get(name, False) and name not in off]
+    return ([name for name in known if profile.features.get(name, False) and name not in off],
+            {name: on and not {"all", name} & set(options.disable)
+             for name, on in profile.own_features.items()})
 
 
 def main() -> None:
@@ -34,11 +39,14 @@ def main() -> None:
     parser.add_argument("--port", help="the name that the port is built as, if it shall be checked")
     parser.add_argument("--disable", action="append", default=[],
                         help="feature, and with it all features that need it; or 'all'")
+    parser.add_argument("--beside", action="append", type=pathlib.Path, default=[],
+                        help="port.toml of another port of the build, whose own features may be"
+                             " named by --disable too")
     parser.add_argument("--output", type=pathlib.Path, required=True)
     options = parser.parse_args()
 
     try:
-        on = claimed_features(options)
+        on, own = claimed_features(options)
     except port_toml.ProfileError as error:
         sys.exit(str(error))
     lines = [
@@ -52,6 +60,12 @@ def main() -> None:
         "inline constexpr features port_features{",
         *[f"    .{name} = true," for name in on],
         "};",
+        "",
+        "/// The features that concern the port alone.",
+        "struct own_feature_set {",
+        *[f"    bool {name} = {'true' if is_on else 'false'};" for name, is_on in own.items()],
+        "};",
+        "inline constexpr own_feature_set own_features{};",
         "",
         "} // namespace dapl::DAPL_TRANSPORT",
         "",

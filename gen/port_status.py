@@ -31,8 +31,7 @@ JUDGED = ("srq", "memory_windows", "immediate_data", "atomics", "send_invalidate
           "cq_resize", "solicited_wait", "ep_windows", "read_to_rmr", "device_counters",
           "qp_counters")
 FASTER = ("direct_event", "split_poll", "cq_wait", "cq_threshold", "cq_count", "evd_wait",
-          "cno_wait", "direct_post", "threadsafe_post", "cqeh_domains", "inline_send",
-          "batched_poll", "nth_signal")
+          "cno_wait", "threadsafe_post", "nth_signal")
 SUGGESTED = 3  # number of features suggested of each kind
 
 

@@ -11,7 +11,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Iterator
 
-TABLES = ("port", "features", "promises", "adapters", "waivers")
+TABLES = ("port", "features", "own_features", "promises", "adapters", "waivers")
 PORT_KEYS = {"name": str, "contract": int, "description": str}
 TYPES = {str: "text in quotes", int: "a number", bool: "true or false", dict: "a table"}
 # What a port can promise beyond DAT; the suite's --promise.
@@ -66,6 +66,7 @@ class Profile:
     name: str
     contract: int
     features: dict[str, bool]
+    own_features: dict[str, bool]  # that concern the port alone; it names them
     promises: dict[str, bool]
     adapters: dict[str, str]  # name and parameters
     waivers: dict[str, str]  # adapter and file of the port's folder
@@ -77,7 +78,7 @@ class Profile:
         return contract_faults(self.file, self.contract, version)
 
     def feature_faults(self, known: list[str]) -> Iterator[ProfileError]:
-        return feature_faults(self.file, self.features, known)
+        return feature_faults(self.file, self.features, self.own_features, known)
 
     def suite_options(self, adapter: str) -> list[str]:
         """The options of dapl-conformance for this adapter: its promises and waivers."""
@@ -226,11 +227,12 @@ def faults(file: File, told: dict) -> Iterator[ProfileError]:
     """All that can be said without the contract and the port's code."""
     yield from table_faults(file, told)
     tables = {name: told.get(name, {}) for name in TABLES}
-    port, features, promises, adapters, waivers = (
+    port, features, own_features, promises, adapters, waivers = (
         values if isinstance(values, dict) else {} for values in tables.values())
     yield from port_faults(file, port)
-    for name, claim in features.items():
-        yield from file.type_faults(claim, bool, f"feature '{name}'", "features", name)
+    for table, claims in (("features", features), ("own_features", own_features)):
+        for name, claim in claims.items():
+            yield from file.type_faults(claim, bool, f"feature '{name}'", table, name)
     yield from promise_faults(file, promises)
     yield from adapter_faults(file, adapters)
     yield from waiver_faults(file, waivers, adapters)
@@ -250,11 +252,20 @@ def contract_faults(file: File, written_for: int, version: int) -> Iterator[Prof
                          "contract")
 
 
-def feature_faults(file: File, features: dict, known: list[str]) -> Iterator[ProfileError]:
+def feature_faults(file: File, features: dict, own: dict,
+                   known: list[str]) -> Iterator[ProfileError]:
     for name in features:
         if name not in known:
-            yield file.error(f"there is no feature '{name}'; there are: {', '.join(known)}"
+            yield file.error(f"there is no feature '{name}'; there are: {', '.join(known)}; a"
+                             f" feature of the port alone is in [own_features]"
                              f"{nearest(name, known)}", "features", name)
+    for name in own:
+        if name in known:
+            yield file.error(f"'{name}' is a feature of the contract: say it in [features]",
+                             "own_features", name)
+        elif not re.fullmatch(r"[a-z]\w*", name):
+            yield file.error(f"'{name}' is no name for a feature: code reads it as"
+                             " own_features.NAME, with a small letter first", "own_features", name)
 
 
 def load(path: pathlib.Path) -> tuple[File, dict]:

@@ -17,8 +17,7 @@ import jinja2
 import rendering
 
 # The object that an operation brings to life or ends, if its name does not say so.
-MAKES = {"open_hca": "hca", "mr_register": "mr", "setup_conn_listener": "listener",
-         "qp_alloc_srq": "qp"}
+MAKES = {"open_hca": "hca", "mr_register": "mr", "setup_conn_listener": "listener"}
 ENDS = {"close_hca": "hca", "mr_deregister": "mr", "remove_conn_listener": "listener"}
 
 

@@ -77,7 +77,7 @@ public:
         {
             osd::lock_guard hold(lock);
             while (Wr *w = operations.pop()) {
-                w->done = {w, 0, DAT_DTO_ERR_FLUSHED, false, 0, nullptr};
+                w->done = completion_of(*w, 0, DAT_DTO_ERR_FLUSHED);
                 defer(*w);
             }
         }

@@ -37,7 +37,7 @@ OSD_ALWAYS_INLINE DAT_RETURN dapl_ep_post_send(endpoint &ep, DAT_COUNT segments,
                                                DAT_LMR_TRIPLET *local, DAT_DTO_COOKIE cookie,
                                                DAT_COMPLETION_FLAGS flags)
 {
-    return ep.post_request<Safety, DAT_DTO_SEND>(segments, local, nullptr, cookie, flags);
+    return ep.post_request<Safety, opcode::send>(segments, local, nullptr, cookie, flags);
 }
 
 template <class Safety>
@@ -48,7 +48,8 @@ DAT_RETURN dapl_ep_post_send_with_invalidate(endpoint &ep, DAT_COUNT segments,
 {
     if (claims.send_invalidate && invalidate == DAT_FALSE)
         return dapl_ep_post_send<Safety>(ep, segments, local, cookie, flags);
-    return ep.post_send_invalidate<Safety>(segments, local, key, cookie, flags).code();
+    const extended_request wanted{.segments = segments, .local = local, .flags = flags, .key = key};
+    return ep.post_extended<Safety>(opcode::send_invalidate, wanted, cookie).code();
 }
 
 template <class Safety>
@@ -56,7 +57,8 @@ DAT_RETURN dapl_ep_post_rdma_read_to_rmr(endpoint &ep, const DAT_RMR_TRIPLET *to
                                          DAT_DTO_COOKIE cookie, const DAT_RMR_TRIPLET *from,
                                          DAT_COMPLETION_FLAGS flags)
 {
-    return ep.post_read_to_rmr<Safety>(to, from, cookie, flags).code();
+    const extended_request wanted{.remote = from, .flags = flags, .to = to};
+    return ep.post_extended<Safety>(opcode::read_to_rmr, wanted, cookie).code();
 }
 
 template <class Safety>
@@ -73,7 +75,7 @@ OSD_ALWAYS_INLINE DAT_RETURN dapl_ep_post_rdma_read(endpoint &ep, DAT_COUNT segm
                                                     const DAT_RMR_TRIPLET *remote,
                                                     DAT_COMPLETION_FLAGS flags)
 {
-    return ep.post_request<Safety, DAT_DTO_RDMA_READ>(segments, local, remote, cookie, flags);
+    return ep.post_request<Safety, opcode::rdma_read>(segments, local, remote, cookie, flags);
 }
 
 template <class Safety>
@@ -82,7 +84,7 @@ OSD_ALWAYS_INLINE DAT_RETURN dapl_ep_post_rdma_write(endpoint &ep, DAT_COUNT seg
                                                      const DAT_RMR_TRIPLET *remote,
                                                      DAT_COMPLETION_FLAGS flags)
 {
-    return ep.post_request<Safety, DAT_DTO_RDMA_WRITE>(segments, local, remote, cookie, flags);
+    return ep.post_request<Safety, opcode::rdma_write>(segments, local, remote, cookie, flags);
 }
 
 template <class Safety>

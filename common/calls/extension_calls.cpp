@@ -21,66 +21,73 @@ DAT_COMPLETION_FLAGS next_flags(va_list &from)
     return static_cast<DAT_COMPLETION_FLAGS>(va_arg(from, int));
 }
 
-extended_request read_write_immediate(va_list &from)
+/// An operation that is posted, as the consumer gave it.
+struct extended_post {
+    opcode operation;
+    extended_request request;
+    DAT_DTO_COOKIE cookie;
+};
+
+void read_write_immediate(va_list &from, extended_post &out)
 {
-    extended_request out{};
-    out.operation = DAT_IB_DTO_RDMA_WRITE_IMMED;
-    out.segments = va_arg(from, DAT_COUNT);
-    out.local = va_arg(from, DAT_LMR_TRIPLET *);
+    extended_request &request = out.request;
+    request.segments = va_arg(from, DAT_COUNT);
+    request.local = va_arg(from, DAT_LMR_TRIPLET *);
     out.cookie = va_arg(from, DAT_DTO_COOKIE);
-    out.remote = va_arg(from, DAT_RMR_TRIPLET *);
-    out.operands.immediate = va_arg(from, DAT_UINT32);
-    out.flags = next_flags(from);
-    return out;
+    request.remote = va_arg(from, DAT_RMR_TRIPLET *);
+    request.immediate = va_arg(from, DAT_UINT32);
+    request.flags = next_flags(from);
 }
 
-extended_request read_atomic(DAT_IB_DTOS operation, va_list &from)
+void read_atomic(va_list &from, extended_post &out)
 {
-    extended_request out{};
-    out.operation = operation;
-    out.segments = 1;
-    out.operands.add_or_compare = va_arg(from, DAT_UINT64);
-    if (operation == DAT_IB_DTO_CMP_SWAP)
-        out.operands.swap = va_arg(from, DAT_UINT64);
-    out.local = va_arg(from, DAT_LMR_TRIPLET *);
+    extended_request &request = out.request;
+    request.segments = 1;
+    request.add_or_compare = va_arg(from, DAT_UINT64);
+    if (out.operation == opcode::compare_swap)
+        request.swap = va_arg(from, DAT_UINT64);
+    request.local = va_arg(from, DAT_LMR_TRIPLET *);
     out.cookie = va_arg(from, DAT_DTO_COOKIE);
-    out.remote = va_arg(from, DAT_RMR_TRIPLET *);
-    out.flags = next_flags(from);
-    return out;
+    request.remote = va_arg(from, DAT_RMR_TRIPLET *);
+    request.flags = next_flags(from);
 }
 
 /// Returns false for what no adapter of this port does.
-bool read_request(DAT_EXTENDED_OP op, va_list &from, extended_request &out)
+bool read_request(DAT_EXTENDED_OP op, va_list &from, extended_post &out)
 {
     switch (static_cast<int>(op)) {
     case DAT_IB_RDMA_WRITE_IMMED_OP:
-        out = read_write_immediate(from);
+        out.operation = opcode::write_immediate;
+        read_write_immediate(from, out);
         return claims.immediate_data;
     case DAT_IB_FETCH_AND_ADD_OP:
-        out = read_atomic(DAT_IB_DTO_FETCH_ADD, from);
-        return claims.atomics;
+        out.operation = opcode::fetch_add;
+        break;
     case DAT_IB_CMP_AND_SWAP_OP:
-        out = read_atomic(DAT_IB_DTO_CMP_SWAP, from);
-        return claims.atomics;
+        out.operation = opcode::compare_swap;
+        break;
     default:
         return false;
     }
+    read_atomic(from, out);
+    return claims.atomics;
 }
 
 /// Whether this device has an operation that the port claims.
-bool device_can(const hca_attr &device, DAT_IB_DTOS operation)
+bool device_can(const hca_attr &device, opcode operation)
 {
-    return operation == DAT_IB_DTO_RDMA_WRITE_IMMED ? device.immediate_data : device.atomics;
+    return operation == opcode::write_immediate ? device.immediate_data : device.atomics;
 }
 
-void count(endpoint &ep, const extended_request &posted)
+void count(endpoint &ep, const extended_post &posted)
 {
-    if (posted.operation == DAT_IB_DTO_FETCH_ADD)
+    if (posted.operation == opcode::fetch_add)
         return ep.counters.add(DCNT_EP_POST_FETCH_ADD);
-    if (posted.operation == DAT_IB_DTO_CMP_SWAP)
+    if (posted.operation == opcode::compare_swap)
         return ep.counters.add(DCNT_EP_POST_CMP_SWAP);
     ep.counters.add(DCNT_EP_POST_WRITE_IMM);
-    ep.counters.add(DCNT_EP_POST_WRITE_IMM_DATA, total_length(posted.segments, posted.local));
+    ep.counters.add(DCNT_EP_POST_WRITE_IMM_DATA,
+                    total_length(posted.request.segments, posted.request.local));
 }
 
 // ------------------------------------------------------------------------------- quick queries
@@ -188,7 +195,7 @@ DAT_RETURN dapl_extension_op(DAT_HANDLE handle, DAT_EXTENDED_OP op, va_list argu
     va_list from;
     va_copy(from, arguments);
     DAT_RETURN code = DAT_SUCCESS;
-    extended_request wanted;
+    extended_post wanted{};
     const bool elsewhere = operate_elsewhere(handle, op, from, code);
     const bool known = !elsewhere && read_request(op, from, wanted);
     va_end(from);
@@ -201,7 +208,8 @@ DAT_RETURN dapl_extension_op(DAT_HANDLE handle, DAT_EXTENDED_OP op, va_list argu
         return invalid_handle(DAT_INVALID_HANDLE_EP).code();
     if (!device_can(ep->ia->attr, wanted.operation))
         return not_supported.code();
-    const status posted = ep->post_extended<Safety>(wanted);
+    const status posted =
+        ep->post_extended<Safety>(wanted.operation, wanted.request, wanted.cookie);
     if (posted.ok())
         count(*ep, wanted);
     return posted.code();

@@ -86,7 +86,7 @@ status dapl_rmr_bind(rmr &window, DAT_LMR_HANDLE lmr_handle, const DAT_LMR_TRIPL
     endpoint *ep = from_handle<endpoint>(ep_handle);
     if (ep == nullptr || ep->ia != window.ia)
         return invalid_handle(DAT_INVALID_HANDLE_EP);
-    const auto refused = [ep](status why) { return refuse(*ep, DAT_DTO_BIND_MW, nullptr, why); };
+    const auto refused = [ep](status why) { return refuse(*ep, opcode::bind, nullptr, why); };
     if (const status checked = check_bind(*window.ia, part, privileges, va_type); !checked.ok())
         return refused(checked);
 

@@ -10,12 +10,12 @@ namespace dapl::DAPL_TRANSPORT::core {
 namespace {
 
 /// The type of the extended event that reports the end of a request.
-DAT_IB_EXT_TYPE extension_type(DAT_DTOS operation)
+DAT_IB_EXT_TYPE extension_type(opcode operation)
 {
-    switch (static_cast<int>(operation)) {
-    case DAT_IB_DTO_FETCH_ADD:
+    switch (operation) {
+    case opcode::fetch_add:
         return DAT_IB_FETCH_AND_ADD;
-    case DAT_IB_DTO_CMP_SWAP:
+    case opcode::compare_swap:
         return DAT_IB_CMP_AND_SWAP;
     default:
         return DAT_IB_RDMA_WRITE_IMMED;
@@ -37,7 +37,7 @@ void add_extension(const completion &done, DAT_EVENT &event)
         more.type = DAT_IB_RDMA_WRITE_IMMED_DATA;
         more.val.immed.data = done.immediate;
     } else {
-        more.type = extension_type(dto.operation);
+        more.type = extension_type(done.wr->operation);
     }
     more.status = done.status == DAT_DTO_SUCCESS ? DAT_OP_SUCCESS : DAT_IB_OP_ERR;
     event.event_number = static_cast<DAT_EVENT_NUMBER>(DAT_IB_DTO_EVENT);
@@ -52,7 +52,7 @@ void fill_transfer(const completion &done, endpoint &owner, DAT_EVENT &event)
     dto.ep_handle = &owner;
     dto.user_cookie = done.wr->cookie;
     dto.status = done.status;
-    dto.operation = done.wr->operation;
+    dto.operation = dto_of(done.wr->operation);
     dto.transfered_length = 0;
     if (done.status == DAT_DTO_SUCCESS)
         dto.transfered_length = dto.operation == DAT_DTO_RECEIVE ? done.length : done.wr->length;
@@ -77,7 +77,7 @@ void fill_bind(const completion &done, DAT_EVENT &event)
 
 bool is_bind(const completion &done)
 {
-    return claims.memory_windows && done.wr->operation == DAT_DTO_BIND_MW;
+    return claims.memory_windows && done.wr->operation == opcode::bind;
 }
 
 } // namespace

@@ -24,10 +24,11 @@ OSD_ALWAYS_INLINE bool is_plain(const completion &done)
 OSD_ALWAYS_INLINE bool fill_plain_event(const work_request &done, endpoint *owner,
                                         DAT_UINT32 length, DAT_EVD_HANDLE evd, DAT_EVENT &event)
 {
-    const DAT_DTOS operation = done.operation;
-    if (operation != DAT_DTO_RECEIVE) {
-        if ((claims.immediate_data || claims.atomics || claims.memory_windows) &&
-            operation > DAT_DTO_RECEIVE) [[unlikely]]
+    const opcode operation = done.operation;
+    if (operation != opcode::receive) {
+        if ((claims.immediate_data || claims.atomics || claims.memory_windows ||
+             claims.read_to_rmr) &&
+            operation > opcode::receive) [[unlikely]]
             return false;
         length = done.length;
     }
@@ -39,7 +40,7 @@ OSD_ALWAYS_INLINE bool fill_plain_event(const work_request &done, endpoint *owne
     dto.ep_handle = owner;
     dto.user_cookie = done.cookie;
     dto.status = DAT_DTO_SUCCESS;
-    dto.operation = operation;
+    dto.operation = static_cast<DAT_DTOS>(operation);
     dto.transfered_length = length;
     dto.rmr_context = 0;
     return true;

@@ -190,7 +190,7 @@ DAT_RETURN evd::dequeuing::unusual(evd &e, const completion &done, DAT_EVENT &ev
 
 DAT_RETURN evd::dequeuing::unusual(evd &e, work_request *done, DAT_UINT32 length, DAT_EVENT &event)
 {
-    return unusual(e, {done, length, DAT_DTO_SUCCESS, false, 0, nullptr}, event);
+    return unusual(e, completion_of(*done, length), event);
 }
 
 // ------------------------------------------------------------------------------------ waiting

@@ -161,7 +161,7 @@ void event_queue::stage_one()
 
 void event_queue::stage_success(work_request *done, DAT_UINT32 length)
 {
-    stage({done, length, DAT_DTO_SUCCESS, false, 0, nullptr});
+    stage(completion_of(*done, length));
 }
 
 /// Stages a completion that was polled, and counts all.
@@ -263,12 +263,12 @@ bool event_queue::convert_unusual(const completion &done, DAT_EVENT &event)
     if (work_queue *queue = queue_of(done); queue != nullptr) {
         osd::lock_guard hold(queue->owner_lock);
         if (endpoint *ep = queue->owner.load(std::memory_order_relaxed); ep != nullptr) {
-            const DAT_DTOS operation = done.wr->operation;
+            const opcode operation = done.wr->operation;
             fill_event(done, *ep, handle(), event);
             retire(done);
             if (done.status != DAT_DTO_SUCCESS && done.status != DAT_DTO_ERR_FLUSHED) {
                 dapl_log(DAPL_DBG_TYPE_DTO_COMP_ERR, "EP %p: %s failed: %s",
-                         static_cast<void *>(ep), dat::operation_name(operation),
+                         static_cast<void *>(ep), dat::operation_name(dto_of(operation)),
                          dat::dto_status_name(done.status));
                 operation_failed(*ep);
             }

@@ -47,7 +47,7 @@ bool notifies(const completion &done)
     const unsigned flags = queue->completion_flags.load(std::memory_order_relaxed);
     if constexpr (claims.solicited_wait)
         if ((flags & DAT_COMPLETION_SOLICITED_WAIT_FLAG) != 0 &&
-            done.wr->operation == DAT_DTO_RECEIVE)
+            done.wr->operation == opcode::receive)
             return done.solicited;
     return (flags & DAT_COMPLETION_UNSIGNALLED_FLAG) == 0;
 }

@@ -101,8 +101,8 @@ void trace(queue_pair *ep, const char *name, const work_queue *queue)
     for (DAT_COUNT left = shown; left != 0; --left) {
         if (request->operation != never_posted)
             dapl_log(DAPL_DBG_TYPE_DTO_COMP_ERR, "EP %p: %s, %u bytes, cookie 0x%llx, %s",
-                     to_handle(ep), dat::operation_name(request->operation), request->length,
-                     static_cast<unsigned long long>(request->cookie.as_64),
+                     to_handle(ep), dat::operation_name(dto_of(request->operation)),
+                     request->length, static_cast<unsigned long long>(request->cookie.as_64),
                      queue->is_outstanding(*request) ? "not known to be done" : "done");
         request = request->after;
     }
@@ -170,25 +170,24 @@ status queue_pair::attach()
 status queue_pair::alloc_qp()
 {
     const bool own_recvs = recv_evd_ && !shared_;
-    const qp_params params{&self_,
-                           own_recvs ? attr_.max_recv_dtos : 0,
-                           request_evd_ ? attr_.max_request_dtos : 0,
-                           attr_.max_recv_iov,
-                           attr_.max_request_iov,
-                           attr_.max_rdma_read_in,
-                           attr_.max_rdma_read_out,
-                           shared_ ? recv_queue_ : nullptr,
-                           has_concurrent_posts(*ia)};
+    const qp_params params{
+        .owner = &self_,
+        .max_recv = own_recvs ? attr_.max_recv_dtos : 0,
+        .max_send = request_evd_ ? attr_.max_request_dtos : 0,
+        .max_recv_iov = attr_.max_recv_iov,
+        .max_send_iov = attr_.max_request_iov,
+        .max_rdma_read_in = attr_.max_rdma_read_in,
+        .max_rdma_read_out = attr_.max_rdma_read_out,
+        .receiver = shared_ ? recv_queue_ : nullptr,
+        .concurrent_posts = has_concurrent_posts(*ia),
+    };
     transport::cq *recv_cq = recv_evd_ ? recv_evd_->cq() : nullptr;
     transport::cq *send_cq = request_evd_ ? request_evd_->cq() : nullptr;
-    if (shared_) {
-        const status made = transport::dapls_ib_qp_alloc_srq(zone_->pd, qp_, shared_->port_srq,
-                                                             recv_cq, send_cq, params);
-        if (made.ok())
-            transport::dapls_ib_qp_set_watermarks(qp_, soft_watermark_, hard_watermark_);
-        return made;
-    }
-    return transport::dapls_ib_qp_alloc(zone_->pd, qp_, recv_cq, send_cq, params);
+    const status made = transport::dapls_ib_qp_alloc(
+        zone_->pd, qp_, recv_cq, send_cq, shared_ ? &shared_->port_srq : nullptr, params);
+    if (made.ok() && shared_)
+        transport::dapls_ib_qp_set_watermarks(qp_, soft_watermark_, hard_watermark_);
+    return made;
 }
 
 void queue_pair::detach()
@@ -312,7 +311,7 @@ status queue_pair::post_bind(binding &posted, transport::mw &window, const pz &z
 {
     const post_gates::exclusion no_posts(gates_of(*this)); // the port may refuse it
     const auto refused = [this](status why) {
-        return refuse(*this, DAT_DTO_BIND_MW, send_queue_, why);
+        return refuse(*this, opcode::bind, send_queue_, why);
     };
     const status checked = check_request(false, 0, nullptr, nullptr, flags, 8);
     if (!checked.ok())
@@ -322,7 +321,7 @@ status queue_pair::post_bind(binding &posted, transport::mw &window, const pz &z
     if (!request_evd_ || !request_evd_->takes(DAT_EVD_RMR_BIND_FLAG))
         return refused(invalid_handle(DAT_INVALID_HANDLE_EVD_REQUEST));
     transport::wr *wr = send_queue_->make_room_for_bindings()
-                            ? next_request(DAT_DTO_BIND_MW, 0, cookie, flags)
+                            ? next_request(opcode::bind, 0, cookie, flags)
                             : nullptr;
     if (wr == nullptr)
         return refused(out_of_memory);
@@ -330,8 +329,12 @@ status queue_pair::post_bind(binding &posted, transport::mw &window, const pz &z
     posted.request = wr;
     send_queue_->hold();
     send_queue_->note_binding(*wr, &posted);
-    const mw_params range{posted.part.virtual_address, posted.part.segment_length,
-                          posted.privileges, posted.one_connection};
+    const mw_params range{
+        .address = posted.part.virtual_address,
+        .length = posted.part.segment_length,
+        .privileges = posted.privileges,
+        .one_connection = posted.one_connection,
+    };
     transport::mr *region = posted.region ? &posted.region->mr : nullptr;
     const status answer =
         transport::dapls_ib_mw_bind(qp_, *wr, window, region, range, flags, posted.context);
@@ -459,9 +462,91 @@ status queue_pair::check_request(bool rdma, DAT_COUNT segments, const DAT_LMR_TR
     return admits_requests(state(), usable_) ? success : state_error();
 }
 
+namespace {
+
+/// The answer to a read into what an RMR names, if its other arguments are right.
+status check_lengths_of_read(const DAT_RMR_TRIPLET &to, const DAT_RMR_TRIPLET &from)
+{
+    if (to.segment_length < from.segment_length)
+        return status::error(DAT_LENGTH_ERROR);
+    return claims.read_to_rmr ? success : not_supported;
+}
+
+} // namespace
+
+/// The error of an extended request, but for its length.
+status queue_pair::check_extended(opcode operation, const extended_request &wanted)
+{
+    const bool write = operation == opcode::write_immediate;
+    switch (operation) {
+    case opcode::read_to_rmr:
+        if (wanted.to == nullptr)
+            return invalid_parameter(2);
+        if (wanted.remote == nullptr)
+            return invalid_parameter(4);
+        return check_request(false, 0, nullptr, nullptr, wanted.flags, 5,
+                             check_lengths_of_read(*wanted.to, *wanted.remote));
+    case opcode::send_invalidate:
+        return check_request(false, wanted.segments, wanted.local, nullptr, wanted.flags, 5,
+                             claims.send_invalidate ? success : not_supported);
+    default:
+        if (write && has_too_many(wanted.segments, opcode::rdma_write, attr_))
+            return not_ready_or(invalid_parameter(2));
+        return check_request(true, wanted.segments, wanted.local, wanted.remote, wanted.flags,
+                             write ? 7 : 6);
+    }
+}
+
+namespace {
+
+/// The length that an extended request is posted with; its arguments are there.
+DAT_UINT64 length_of(opcode operation, const extended_request &wanted)
+{
+    return operation == opcode::read_to_rmr ? wanted.remote->segment_length
+                                            : total_length(wanted.segments, wanted.local);
+}
+
+/// Atomics take one local segment of the size of their word, and a word that is aligned.
+status check_length(opcode operation, const extended_request &wanted, DAT_UINT64 length)
+{
+    constexpr DAT_UINT64 word = sizeof(DAT_UINT64);
+    constexpr status wrong = status::error(DAT_LENGTH_ERROR);
+    switch (operation) {
+    case opcode::read_to_rmr:
+        return success;
+    case opcode::send_invalidate:
+        return length > UINT32_MAX ? wrong : success;
+    case opcode::write_immediate:
+        return length > wanted.remote->segment_length ? wrong : success;
+    default:
+        if (length != word || wanted.remote->segment_length < word)
+            return wrong;
+        return wanted.remote->virtual_address % word != 0 ? invalid_parameter(5) : success;
+    }
+}
+
+} // namespace
+
+status queue_pair::post_checked(opcode operation, const extended_request &wanted,
+                                DAT_DTO_COOKIE cookie)
+{
+    const auto refused = [&](status why) { return refuse(*this, operation, send_queue_, why); };
+    status checked = check_extended(operation, wanted);
+    const DAT_UINT64 length = checked.ok() ? length_of(operation, wanted) : 0;
+    if (checked.ok())
+        checked = check_length(operation, wanted, length);
+    if (!checked.ok())
+        return refused(checked);
+    transport::wr *wr = next_request(operation, length, cookie, wanted.flags);
+    if (wr == nullptr)
+        return refused(out_of_memory);
+    const status answer = transport::dapls_ib_post_extended(qp_, *wr, wanted);
+    return answer.ok() ? success : status(refused_request(qp_, answer));
+}
+
 /// A filled work request, or null when as many as there are have been posted.
-transport::wr *queue_pair::next_request(DAT_DTOS operation, DAT_UINT64 length,
-                                        DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
+transport::wr *queue_pair::next_request(opcode operation, DAT_UINT64 length, DAT_DTO_COOKIE cookie,
+                                        DAT_COMPLETION_FLAGS flags)
 {
     transport::wr *request = send_queue_ == nullptr ? nullptr : send_queue_->take_slowly();
     if constexpr (claims.nth_signal)
@@ -470,7 +555,7 @@ transport::wr *queue_pair::next_request(DAT_DTOS operation, DAT_UINT64 length,
                 if (send_queue_ != nullptr && admits_requests(state(), usable_))
                     give_back_done(*send_queue_, qp_);
             };
-            if (operation == DAT_DTO_BIND_MW || !send_queue_->is_concurrent())
+            if (operation == opcode::bind || !send_queue_->is_concurrent())
                 give_back(); // needs no gate: a thread that binds a window keeps the others out
                              // already
             else
@@ -485,12 +570,16 @@ transport::wr *queue_pair::next_request(DAT_DTOS operation, DAT_UINT64 length,
     return request;
 }
 
-status refuse(const queue_pair &ep, DAT_DTOS operation, const work_queue *queue, status why,
+status refuse(const queue_pair &ep, opcode operation, const work_queue *queue, status why,
               bool by_port)
 {
-    return refuse({"EP", &ep, dat::ep_state_name(ep.state()), operation,
-                   queue == nullptr ? 0 : queue->outstanding(),
-                   queue == nullptr ? 0 : queue->limit(), by_port},
+    return refuse({.kind = "EP",
+                   .object = &ep,
+                   .state = dat::ep_state_name(ep.state()),
+                   .operation = operation,
+                   .outstanding = queue == nullptr ? 0 : queue->outstanding(),
+                   .limit = queue == nullptr ? 0 : queue->limit(),
+                   .by_port = by_port},
                   why);
 }
 
@@ -515,12 +604,12 @@ DAT_RETURN queue_pair::refused_recv(owned_qp &q, status answer)
     return give_back(*q.holder, *q.holder->recv_queue_, answer).code();
 }
 
-template <DAT_DTOS operation>
+template <opcode operation>
 DAT_RETURN queue_pair::post_slowly(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
                                    const DAT_RMR_TRIPLET *remote, DAT_DTO_COOKIE cookie,
                                    DAT_COMPLETION_FLAGS flags)
 {
-    constexpr bool rdma = operation != DAT_DTO_SEND;
+    constexpr bool rdma = operation != opcode::send;
     const auto refused = [this](status why) {
         return refuse(*this, operation, send_queue_, why).code();
     };
@@ -539,7 +628,7 @@ DAT_RETURN queue_pair::post_slowly(DAT_COUNT segments, const DAT_LMR_TRIPLET *lo
 }
 
 /// A usual post that finds no known room.
-template <DAT_DTOS operation>
+template <opcode operation>
 DAT_RETURN queue_pair::post_finding_room(const DAT_LMR_TRIPLET *local,
                                          const DAT_RMR_TRIPLET *remote, DAT_DTO_COOKIE cookie,
                                          DAT_COMPLETION_FLAGS flags)
@@ -552,7 +641,7 @@ DAT_RETURN queue_pair::post_finding_room(const DAT_LMR_TRIPLET *local,
     return post_entered<operation>(*request, local, remote, flags);
 }
 
-template <DAT_DTOS operation>
+template <opcode operation>
 DAT_RETURN queue_pair::enter_and_post_slowly(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
                                              const DAT_RMR_TRIPLET *remote, DAT_DTO_COOKIE cookie,
                                              DAT_COMPLETION_FLAGS flags)
@@ -577,16 +666,16 @@ DAT_RETURN queue_pair::enter_and_post_recv_slowly(DAT_COUNT segments, const DAT_
         DAT_COMPLETION_FLAGS);                                                                     \
     template DAT_RETURN queue_pair::post_finding_room<operation>(                                  \
         const DAT_LMR_TRIPLET *, const DAT_RMR_TRIPLET *, DAT_DTO_COOKIE, DAT_COMPLETION_FLAGS);
-POSTS_SLOWLY(DAT_DTO_SEND)
-POSTS_SLOWLY(DAT_DTO_RDMA_WRITE)
-POSTS_SLOWLY(DAT_DTO_RDMA_READ)
+POSTS_SLOWLY(opcode::send)
+POSTS_SLOWLY(opcode::rdma_write)
+POSTS_SLOWLY(opcode::rdma_read)
 #undef POSTS_SLOWLY
 
 DAT_RETURN queue_pair::post_recv_slowly(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
                                         DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
 {
     const auto refused = [this](status why) {
-        return refuse(*this, DAT_DTO_RECEIVE, recv_queue_, why).code();
+        return refuse(*this, opcode::receive, recv_queue_, why).code();
     };
     if (static_cast<std::uint32_t>(segments) > max_recv_iov_)
         return refused(no_recvs_or(invalid_parameter(2)));
@@ -597,7 +686,7 @@ DAT_RETURN queue_pair::post_recv_slowly(DAT_COUNT segments, const DAT_LMR_TRIPLE
     transport::wr *request = recv_queue_ == nullptr ? nullptr : recv_queue_->take_slowly();
     if (request == nullptr)
         return refused(no_recvs_or(out_of_memory));
-    fill(*request, DAT_DTO_RECEIVE, total_length(segments, local), cookie);
+    fill(*request, opcode::receive, total_length(segments, local), cookie);
     apply_flags(*request, flags, *recv_queue_, *recv_evd_.get());
     return post_filled_recv(*request, segments, local);
 }

@@ -21,17 +21,6 @@
 
 namespace dapl::DAPL_TRANSPORT::core {
 
-/// An operation of the IB extension, as the consumer gave it.
-struct extended_request {
-    DAT_IB_DTOS operation;
-    DAT_COUNT segments;
-    const DAT_LMR_TRIPLET *local;
-    const DAT_RMR_TRIPLET *remote;
-    extended_operands operands;
-    DAT_DTO_COOKIE cookie;
-    DAT_COMPLETION_FLAGS flags;
-};
-
 /// The objects an endpoint works with. Null is allowed until it connects.
 struct ep_objects {
     pz *zone = nullptr;
@@ -56,23 +45,22 @@ public:
     // --- posting ---
 
     // These return the bare code, as evd::dequeue does.
-    template <class Safety, DAT_DTOS operation>
+    template <class Safety, opcode operation>
     DAT_RETURN post_request(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
                             const DAT_RMR_TRIPLET *remote, DAT_DTO_COOKIE cookie,
                             DAT_COMPLETION_FLAGS flags) OSD_UNCHECKED;
     template <class Safety>
     DAT_RETURN post_recv(DAT_COUNT segments, const DAT_LMR_TRIPLET *local, DAT_DTO_COOKIE cookie,
                          DAT_COMPLETION_FLAGS flags) OSD_UNCHECKED;
+    /// Posts what has an operation of its own in the port. Arguments are checked even if the port
+    /// has none.
     template <class Safety>
-    status post_extended(const extended_request &wanted) OSD_UNCHECKED;
-    // Arguments are checked even if the port has no such operation.
-    template <class Safety>
-    status post_send_invalidate(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
-                                DAT_RMR_CONTEXT key, DAT_DTO_COOKIE cookie,
-                                DAT_COMPLETION_FLAGS flags) OSD_UNCHECKED;
-    template <class Safety>
-    status post_read_to_rmr(const DAT_RMR_TRIPLET *to, const DAT_RMR_TRIPLET *from,
-                            DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags) OSD_UNCHECKED;
+    status post_extended(opcode operation, const extended_request &wanted,
+                         DAT_DTO_COOKIE cookie) OSD_UNCHECKED
+    {
+        const post_turn<Safety> hold(gates_of(*this).sends);
+        return post_checked(operation, wanted, cookie);
+    }
     /// Stores in `posted` where it was posted.
     status post_bind(binding &posted, transport::mw &window, const pz &zone, DAT_RMR_COOKIE cookie,
                      DAT_COMPLETION_FLAGS flags);
@@ -115,23 +103,25 @@ protected:
     status check_request(bool rdma, DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
                          const DAT_RMR_TRIPLET *remote, DAT_COMPLETION_FLAGS flags,
                          int flags_position, status next = success);
-    template <DAT_DTOS operation>
+    status check_extended(opcode operation, const extended_request &wanted);
+    status post_checked(opcode operation, const extended_request &wanted, DAT_DTO_COOKIE cookie);
+    template <opcode operation>
     DAT_RETURN post_filled(transport::wr &request, DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
                            const DAT_RMR_TRIPLET *remote, DAT_COMPLETION_FLAGS flags);
     DAT_RETURN post_filled_recv(transport::wr &request, DAT_COUNT segments,
                                 const DAT_LMR_TRIPLET *local);
-    template <DAT_DTOS operation>
+    template <opcode operation>
     DAT_RETURN post_slowly(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
                            const DAT_RMR_TRIPLET *remote, DAT_DTO_COOKIE cookie,
                            DAT_COMPLETION_FLAGS flags) OSD_COLD;
     // [threadsafe_post] Posting beside other threads. Rare cases are tail calls, as in a dequeue.
-    template <DAT_DTOS operation>
+    template <opcode operation>
     DAT_RETURN post_entered(transport::wr &request, const DAT_LMR_TRIPLET *local,
                             const DAT_RMR_TRIPLET *remote, DAT_COMPLETION_FLAGS flags);
-    template <DAT_DTOS operation>
+    template <opcode operation>
     DAT_RETURN post_finding_room(const DAT_LMR_TRIPLET *local, const DAT_RMR_TRIPLET *remote,
                                  DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags) OSD_NOINLINE;
-    template <DAT_DTOS operation>
+    template <opcode operation>
     DAT_RETURN enter_and_post_slowly(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
                                      const DAT_RMR_TRIPLET *remote, DAT_DTO_COOKIE cookie,
                                      DAT_COMPLETION_FLAGS flags) OSD_COLD;
@@ -140,7 +130,7 @@ protected:
                                           DAT_COMPLETION_FLAGS flags) OSD_COLD;
     DAT_RETURN post_recv_slowly(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
                                 DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags) OSD_COLD;
-    transport::wr *next_request(DAT_DTOS operation, DAT_UINT64 length, DAT_DTO_COOKIE cookie,
+    transport::wr *next_request(opcode operation, DAT_UINT64 length, DAT_DTO_COOKIE cookie,
                                 DAT_COMPLETION_FLAGS flags);
     static DAT_RETURN refused_request(owned_qp &q, status answer) OSD_COLD;
     static DAT_RETURN refused_recv(owned_qp &q, status answer) OSD_COLD;
@@ -173,7 +163,7 @@ protected:
 
 /// Logs why a post is refused, and returns the reason. `queue` is null if there is none, or if the
 /// call was refused before it was looked at.
-status refuse(const queue_pair &ep, DAT_DTOS operation, const work_queue *queue, status why,
+status refuse(const queue_pair &ep, opcode operation, const work_queue *queue, status why,
               bool by_port = false) OSD_COLD;
 
 // ------------------------------------------------------------------------------------ hot path
@@ -186,10 +176,10 @@ inline constexpr unsigned recv_flags =
     DAT_COMPLETION_UNSIGNALLED_FLAG | DAT_COMPLETION_EVD_THRESHOLD_FLAG;
 
 /// The flags with which a post can take the fast path.
-template <DAT_DTOS operation>
+template <opcode operation>
 constexpr unsigned usual_flags()
 {
-    return (operation == DAT_DTO_RECEIVE ? recv_flags : request_flags) &
+    return (operation == opcode::receive ? recv_flags : request_flags) &
            ~unsigned{DAT_COMPLETION_UNSIGNALLED_FLAG};
 }
 
@@ -198,7 +188,7 @@ inline bool has_unknown_flags(DAT_COMPLETION_FLAGS flags, unsigned known)
     return (static_cast<unsigned>(flags) & ~known) != 0;
 }
 
-OSD_ALWAYS_INLINE void fill(transport::wr &request, DAT_DTOS operation, DAT_UINT64 length,
+OSD_ALWAYS_INLINE void fill(transport::wr &request, opcode operation, DAT_UINT64 length,
                             DAT_DTO_COOKIE cookie)
 {
     request.cookie = cookie;
@@ -206,7 +196,7 @@ OSD_ALWAYS_INLINE void fill(transport::wr &request, DAT_DTOS operation, DAT_UINT
     request.operation = operation;
 }
 
-template <DAT_DTOS operation>
+template <opcode operation>
 OSD_ALWAYS_INLINE DAT_RETURN queue_pair::post_filled(transport::wr &request, DAT_COUNT segments,
                                                      const DAT_LMR_TRIPLET *local,
                                                      const DAT_RMR_TRIPLET *remote,
@@ -215,7 +205,7 @@ OSD_ALWAYS_INLINE DAT_RETURN queue_pair::post_filled(transport::wr &request, DAT
     owned_qp *q = &qp_;
     OSD_OPAQUE(q); // all that is needed behind the call, not `this` as well
     const status answer = transport::dapls_ib_post_send(
-        *q, request, segments, local, operation == DAT_DTO_SEND ? nullptr : remote, flags);
+        *q, request, segments, local, operation == opcode::send ? nullptr : remote, flags);
     if (!answer.ok()) [[unlikely]]
         return refused_request(*q, answer);
     return fresh_success();
@@ -234,12 +224,12 @@ OSD_ALWAYS_INLINE DAT_RETURN queue_pair::post_filled_recv(transport::wr &request
 }
 
 /// Whether an RDMA operation of this length stays within what the consumer says of the other side.
-template <DAT_DTOS operation>
+template <opcode operation>
 OSD_ALWAYS_INLINE bool fits(DAT_UINT64 length, const DAT_RMR_TRIPLET *remote)
 {
-    if (operation == DAT_DTO_RDMA_WRITE)
+    if (operation == opcode::rdma_write)
         return length <= remote->segment_length;
-    return operation != DAT_DTO_RDMA_READ || length >= remote->segment_length;
+    return operation != opcode::rdma_read || length >= remote->segment_length;
 }
 
 /// Applies the flags of a post that takes the slow path.
@@ -252,7 +242,7 @@ inline void apply_flags(transport::wr &request, DAT_COMPLETION_FLAGS flags, work
         completes_on.overrides.expect_unsignalled();
 }
 
-template <DAT_DTOS operation>
+template <opcode operation>
 OSD_ALWAYS_INLINE bool is_usual(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
                                 const DAT_RMR_TRIPLET *remote, DAT_COMPLETION_FLAGS flags)
 {
@@ -262,7 +252,7 @@ OSD_ALWAYS_INLINE bool is_usual(DAT_COUNT segments, const DAT_LMR_TRIPLET *local
     if (local == nullptr)
         return false;
     OSD_BRANCHES_APART;
-    if ((operation == DAT_DTO_RDMA_WRITE || operation == DAT_DTO_RDMA_READ) && remote == nullptr)
+    if ((operation == opcode::rdma_write || operation == opcode::rdma_read) && remote == nullptr)
         return false;
     OSD_BRANCHES_APART;
     return !has_unknown_flags(flags, usual_flags<operation>()) &&
@@ -270,20 +260,20 @@ OSD_ALWAYS_INLINE bool is_usual(DAT_COUNT segments, const DAT_LMR_TRIPLET *local
 }
 
 /// The port does not refuse it.
-template <DAT_DTOS operation>
+template <opcode operation>
 OSD_ALWAYS_INLINE DAT_RETURN queue_pair::post_entered(transport::wr &request,
                                                       const DAT_LMR_TRIPLET *local,
                                                       const DAT_RMR_TRIPLET *remote,
                                                       DAT_COMPLETION_FLAGS flags)
 {
     (void)transport::dapls_ib_post_send(qp_, request, 1, local,
-                                        operation == DAT_DTO_SEND ? nullptr : remote, flags);
+                                        operation == opcode::send ? nullptr : remote, flags);
     gates_of(*this).sends.posts.leave();
     return fresh_success();
 }
 
 /// The usual post has one segment and no error, on a connection. The slow path handles all others.
-template <class Safety, DAT_DTOS operation>
+template <class Safety, opcode operation>
 OSD_ALWAYS_INLINE DAT_RETURN queue_pair::post_request(DAT_COUNT segments,
                                                       const DAT_LMR_TRIPLET *local,
                                                       const DAT_RMR_TRIPLET *remote,
@@ -319,99 +309,23 @@ OSD_ALWAYS_INLINE DAT_RETURN queue_pair::post_recv(DAT_COUNT segments, const DAT
 {
     if constexpr (posts_concurrently<Safety>) {
         transport::wr *request;
-        if (!is_usual<DAT_DTO_RECEIVE>(segments, local, nullptr, flags)) [[unlikely]]
+        if (!is_usual<opcode::receive>(segments, local, nullptr, flags)) [[unlikely]]
             return enter_and_post_recv_slowly(segments, local, cookie, flags);
         // Rings of receives are kept full: the usual post has to find room.
         if (!gates_of(*this).recvs.posts.enter_finding_room<false>(request)) [[unlikely]]
             return enter_and_post_recv_slowly(1, local, cookie, flags);
-        fill(*request, DAT_DTO_RECEIVE, local->segment_length, cookie);
+        fill(*request, opcode::receive, local->segment_length, cookie);
         (void)transport::dapls_ib_post_recv(qp_, *request, 1, local);
         gates_of(*this).recvs.posts.leave();
         return fresh_success();
     }
     post_guard<Safety> hold(gates_of(*this).recvs.lock);
     transport::wr *request;
-    if (!is_usual<DAT_DTO_RECEIVE>(segments, local, nullptr, flags) || !open_recvs_->take(request))
+    if (!is_usual<opcode::receive>(segments, local, nullptr, flags) || !open_recvs_->take(request))
         [[unlikely]]
         return post_recv_slowly(segments, local, cookie, flags);
-    fill(*request, DAT_DTO_RECEIVE, local->segment_length, cookie);
+    fill(*request, opcode::receive, local->segment_length, cookie);
     return post_filled_recv(*request, 1, local);
-}
-
-/// Atomics take one local segment of the size of their word, and a word that is aligned.
-template <class Safety>
-status queue_pair::post_extended(const extended_request &wanted)
-{
-    constexpr DAT_UINT64 word = sizeof(DAT_UINT64);
-    const bool write = wanted.operation == DAT_IB_DTO_RDMA_WRITE_IMMED;
-    const post_turn<Safety> hold(gates_of(*this).sends);
-    const auto operation = static_cast<DAT_DTOS>(wanted.operation);
-    const auto refused = [&](status why) { return refuse(*this, operation, send_queue_, why); };
-    if (write && has_too_many(wanted.segments, DAT_DTO_RDMA_WRITE, attr_))
-        return refused(not_ready_or(invalid_parameter(2)));
-    const status checked = check_request(true, wanted.segments, wanted.local, wanted.remote,
-                                         wanted.flags, write ? 7 : 6);
-    if (!checked.ok())
-        return refused(checked);
-    const DAT_UINT64 length = total_length(wanted.segments, wanted.local);
-    if (write ? length > wanted.remote->segment_length
-              : length != word || wanted.remote->segment_length < word)
-        return refused(status::error(DAT_LENGTH_ERROR));
-    if (!write && wanted.remote->virtual_address % word != 0)
-        return refused(invalid_parameter(5));
-    transport::wr *wr = next_request(operation, length, wanted.cookie, wanted.flags);
-    if (wr == nullptr)
-        return refused(out_of_memory);
-    const status answer = transport::dapls_ib_post_extended(
-        qp_, *wr, wanted.segments, wanted.local, wanted.remote, wanted.operands, wanted.flags);
-    return answer.ok() ? success : status(refused_request(qp_, answer));
-}
-
-template <class Safety>
-status queue_pair::post_send_invalidate(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
-                                        DAT_RMR_CONTEXT key, DAT_DTO_COOKIE cookie,
-                                        DAT_COMPLETION_FLAGS flags)
-{
-    const post_turn<Safety> hold(gates_of(*this).sends);
-    const auto refused = [&](status why) { return refuse(*this, DAT_DTO_SEND, send_queue_, why); };
-    const status checked = check_request(false, segments, local, nullptr, flags, 5,
-                                         claims.send_invalidate ? success : not_supported);
-    if (!checked.ok())
-        return refused(checked);
-    const DAT_UINT64 length = total_length(segments, local);
-    if (length > UINT32_MAX)
-        return refused(status::error(DAT_LENGTH_ERROR));
-    transport::wr *wr = next_request(DAT_DTO_SEND, length, cookie, flags);
-    if (wr == nullptr)
-        return refused(out_of_memory);
-    const status answer =
-        transport::dapls_ib_post_send_invalidate(qp_, *wr, segments, local, key, flags);
-    return answer.ok() ? success : status(refused_request(qp_, answer));
-}
-
-template <class Safety>
-status queue_pair::post_read_to_rmr(const DAT_RMR_TRIPLET *to, const DAT_RMR_TRIPLET *from,
-                                    DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags)
-{
-    const post_turn<Safety> hold(gates_of(*this).sends);
-    const auto refused = [&](status why) {
-        return refuse(*this, DAT_DTO_RDMA_READ, send_queue_, why);
-    };
-    if (to == nullptr)
-        return refused(invalid_parameter(2));
-    if (from == nullptr)
-        return refused(invalid_parameter(4));
-    const status next = to->segment_length < from->segment_length ? status::error(DAT_LENGTH_ERROR)
-                        : claims.read_to_rmr                      ? success
-                                                                  : not_supported;
-    const status checked = check_request(false, 0, nullptr, nullptr, flags, 5, next);
-    if (!checked.ok())
-        return refused(checked);
-    transport::wr *wr = next_request(DAT_DTO_RDMA_READ, from->segment_length, cookie, flags);
-    if (wr == nullptr)
-        return refused(out_of_memory);
-    const status answer = transport::dapls_ib_post_read_to_rmr(qp_, *wr, *to, *from, flags);
-    return answer.ok() ? success : status(refused_request(qp_, answer));
 }
 
 } // namespace dapl::DAPL_TRANSPORT::core

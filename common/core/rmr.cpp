@@ -79,7 +79,7 @@ status rmr::prepare_window()
 status rmr::bind(endpoint &through, const bind_request &wanted, DAT_RMR_CONTEXT &context)
 {
     const auto refused = [&through](status why) {
-        return refuse(through, DAT_DTO_BIND_MW, nullptr, why);
+        return refuse(through, opcode::bind, nullptr, why);
     };
     auto *posted = new (std::nothrow)
         binding(*this, wanted.region, wanted.part, wanted.privileges, scope_ == DAT_RMR_SCOPE_EP);

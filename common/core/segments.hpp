@@ -15,10 +15,10 @@ inline DAT_UINT64 total_length(DAT_COUNT segments, const DAT_LMR_TRIPLET *local)
 
 /// Whether these are more segments than the attributes allow this RDMA operation. 0 there: as many
 /// as any request has.
-inline bool has_too_many(DAT_COUNT segments, DAT_DTOS operation, const DAT_EP_ATTR &attr)
+inline bool has_too_many(DAT_COUNT segments, opcode operation, const DAT_EP_ATTR &attr)
 {
     const DAT_COUNT most =
-        operation == DAT_DTO_RDMA_READ ? attr.max_rdma_read_iov : attr.max_rdma_write_iov;
+        operation == opcode::rdma_read ? attr.max_rdma_read_iov : attr.max_rdma_write_iov;
     return most > 0 && segments > most;
 }
 

@@ -37,9 +37,13 @@ void shared_recv_queue::release()
 
 status shared_recv_queue::refused(status why, bool by_port) const
 {
-    return refuse({"SRQ", this, nullptr, DAT_DTO_RECEIVE,
-                   static_cast<std::uint64_t>(receives_->outstanding()), attr_.max_recv_dtos,
-                   by_port},
+    return refuse({.kind = "SRQ",
+                   .object = this,
+                   .state = nullptr,
+                   .operation = opcode::receive,
+                   .outstanding = static_cast<std::uint64_t>(receives_->outstanding()),
+                   .limit = attr_.max_recv_dtos,
+                   .by_port = by_port},
                   why);
 }
 

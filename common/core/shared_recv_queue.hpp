@@ -59,7 +59,7 @@ status shared_recv_queue::post_recv(DAT_COUNT segments, const DAT_LMR_TRIPLET *l
     if (wr == nullptr)
         return refused(out_of_memory);
     wr->cookie = cookie;
-    wr->operation = DAT_DTO_RECEIVE;
+    wr->operation = opcode::receive;
     wr->length = static_cast<DAT_UINT32>(total_length(segments, local));
     const status posted = transport::dapls_ib_post_srq_recv(port_srq, *wr, segments, local);
     if (posted.ok())

@@ -188,7 +188,7 @@ status refuse(const refused_post &post, status why)
         return why;
     debug_line("%s %p%s%s: a post (%s) is refused%s: %s %s%s; %u such lines were left out before",
                post.kind, post.object, post.state == nullptr ? "" : " in state ",
-               post.state == nullptr ? "" : post.state, dat::operation_name(post.operation),
+               post.state == nullptr ? "" : post.state, dat::operation_name(dto_of(post.operation)),
                post.by_port ? " by the port" : "", dat::return_type_name(why.code()),
                dat::return_subtype_name(why.code()), room_in(post).bytes, left_out);
     return why;

@@ -70,9 +70,8 @@ inline void forget_room(post_ring &ring)
     ring.known_end = ring.next.load(std::memory_order_relaxed);
 }
 
-/// The operation of a request that was not used yet: the last number that fits the bits of DAT_DTOS,
-/// since a constant may have no other.
-inline constexpr auto never_posted = static_cast<DAT_DTOS>(15);
+/// The operation of a request that was not used yet.
+inline constexpr opcode never_posted{UINT32_MAX};
 
 /// A ring without requests to take. It is never written to.
 inline constinit post_ring closed_ring;
@@ -369,7 +368,7 @@ struct refused_post {
     const char *kind;   ///< "EP" or "SRQ"
     const void *object; ///< its handle
     const char *state;  ///< state of the endpoint; null for an SRQ, which has none
-    DAT_DTOS operation;
+    opcode operation;
     std::uint64_t outstanding;
     DAT_COUNT limit; ///< 0 if there is no queue
     bool by_port;

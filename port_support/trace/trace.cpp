@@ -129,7 +129,7 @@ void line::show(const status &value)
 
 void line::show(const work_request &value)
 {
-    add("{%s, %u bytes, cookie 0x%llx}", dat::operation_name(value.operation), value.length,
+    add("{%s, %u bytes, cookie 0x%llx}", dat::operation_name(dto_of(value.operation)), value.length,
         static_cast<unsigned long long>(value.cookie.as_64));
 }
 

@@ -10,7 +10,7 @@ namespace {
 
 /// A work queue with one posted request. The endpoint is an address only.
 struct posted {
-    explicit posted(DAT_DTOS operation, DAT_UINT32 length = 100)
+    explicit posted(opcode operation, DAT_UINT32 length = 100)
         : queue(*work_queue::create(&ep(), 4))
     {
         REQUIRE(queue.take(wr));
@@ -27,7 +27,7 @@ struct posted {
     }
     completion done(DAT_DTO_COMPLETION_STATUS how = DAT_DTO_SUCCESS, DAT_UINT32 length = 0) const
     {
-        return {wr, length, how, false, 0, nullptr};
+        return completion_of(*wr, length, how);
     }
     bool fill_plain(DAT_UINT32 length = 0)
     {
@@ -57,7 +57,7 @@ TEST_SUITE_BEGIN("completion_event");
 
 TEST_CASE("a plain success and fill_event say the same")
 {
-    for (const DAT_DTOS operation : {DAT_DTO_SEND, DAT_DTO_RDMA_WRITE, DAT_DTO_RECEIVE}) {
+    for (const opcode operation : {opcode::send, opcode::rdma_write, opcode::receive}) {
         posted p(operation);
         REQUIRE(p.fill_plain(30));
         const DAT_EVENT plain = p.event;
@@ -68,20 +68,20 @@ TEST_CASE("a plain success and fill_event say the same")
         const auto &dto = plain.event_data.dto_completion_event_data;
         CHECK_EQ(dto.ep_handle, static_cast<void *>(&posted::ep()));
         CHECK_EQ(dto.ep_handle, p.dto().ep_handle);
-        CHECK_EQ(dto.operation, operation);
+        CHECK_EQ(dto.operation, dto_of(operation));
         CHECK_EQ(dto.user_cookie.as_64, 7);
         CHECK_EQ(p.dto().user_cookie.as_64, 7);
         // A receive has the length that arrived; other operations have the length of their
         // segments.
-        CHECK_EQ(dto.transfered_length, operation == DAT_DTO_RECEIVE ? 30 : 100);
+        CHECK_EQ(dto.transfered_length, operation == opcode::receive ? 30 : 100);
         CHECK_EQ(dto.transfered_length, p.dto().transfered_length);
     }
 }
 
 TEST_CASE("what is not plain is left alone")
 {
-    posted bind(DAT_DTO_BIND_MW);
-    posted orphan(DAT_DTO_SEND);
+    posted bind(opcode::bind);
+    posted orphan(opcode::send);
     orphan.queue.owner = nullptr;
     for (posted *each : {&bind, &orphan}) {
         if (each == &bind && !core::claims.memory_windows)
@@ -96,7 +96,7 @@ TEST_CASE("what is not plain is left alone")
 
 TEST_CASE("a failure has its status and no length")
 {
-    posted p(DAT_DTO_RDMA_READ);
+    posted p(opcode::rdma_read);
     fill_event(p.done(DAT_DTO_ERR_REMOTE_ACCESS, 30), posted::ep(), p.evd_handle, p.event);
     CHECK_EQ(p.dto().status, DAT_DTO_ERR_REMOTE_ACCESS);
     CHECK_EQ(p.dto().transfered_length, 0);
@@ -106,7 +106,7 @@ TEST_CASE("immediate data arrives in an extended event")
 {
     if (!core::claims.immediate_data)
         return;
-    posted p(DAT_DTO_RECEIVE);
+    posted p(opcode::receive);
     completion done = p.done(DAT_DTO_SUCCESS, 30);
     done.has_immediate = true;
     done.immediate = 99;
@@ -123,7 +123,7 @@ TEST_CASE("an extended request is reported by its type")
 {
     if (!core::claims.atomics)
         return;
-    posted p(static_cast<DAT_DTOS>(DAT_IB_DTO_FETCH_ADD), 8);
+    posted p(opcode::fetch_add, 8);
     fill_event(p.done(DAT_DTO_ERR_REMOTE_ACCESS), posted::ep(), p.evd_handle, p.event);
     CHECK_EQ(extension_of(p.event).type, DAT_IB_FETCH_AND_ADD);
     CHECK_EQ(extension_of(p.event).status, DAT_IB_OP_ERR);
@@ -131,10 +131,10 @@ TEST_CASE("an extended request is reported by its type")
 
 TEST_CASE("retiring a completion frees its request and those before it")
 {
-    posted p(DAT_DTO_SEND);
+    posted p(opcode::send);
     transport::wr *second = p.queue.take_slowly();
     REQUIRE_NE(second, nullptr);
-    retire({second, 0, DAT_DTO_SUCCESS, false, 0, nullptr});
+    retire(completion_of(*second, 0));
     CHECK(p.queue.idle());
 }
 

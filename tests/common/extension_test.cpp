@@ -91,13 +91,13 @@ TEST_CASE("operands reach the port, and each side gets an event of its kind" *
     words w;
     s.connect_by_hand();
     must(fetch_add(c, s.ep, w, 0x123456789abcdef0));
-    CHECK_EQ(latest_operands(s.port()).add_or_compare, 0x123456789abcdef0);
+    CHECK_EQ(latest_extension(s.port()).add_or_compare, 0x123456789abcdef0);
     must(extended(c, s.ep, DAT_IB_CMP_AND_SWAP_OP, DAT_UINT64{3}, DAT_UINT64{4}, &w.local,
                   cookie(8), &w.remote, normally));
-    CHECK_EQ(latest_operands(s.port()).add_or_compare, 3);
-    CHECK_EQ(latest_operands(s.port()).swap, 4);
+    CHECK_EQ(latest_extension(s.port()).add_or_compare, 3);
+    CHECK_EQ(latest_extension(s.port()).swap, 4);
     must(write_immediate(c, s.ep, w, 0xcafe0001));
-    CHECK_EQ(latest_operands(s.port()).immediate, 0xcafe0001);
+    CHECK_EQ(latest_extension(s.port()).immediate, 0xcafe0001);
     while (complete_send(s.port())) {
     }
     const auto events = c.drain(s.request);

@@ -262,16 +262,19 @@ outcome finish_oldest(posted_list &list, types::cq *queue, DAT_DTO_COMPLETION_ST
     types::wr *wr = list.pop();
     if (wr == nullptr)
         return outcome::none;
-    if (wr->operation == DAT_DTO_BIND_MW)
+    if (wr->operation == opcode::bind)
         std::exchange(wr->window, nullptr)->finish(wr->target, how == DAT_DTO_SUCCESS);
-    const bool silent = how == DAT_DTO_SUCCESS && wr->operation != DAT_DTO_RECEIVE &&
+    const bool silent = how == DAT_DTO_SUCCESS && wr->operation != opcode::receive &&
                         (wr->flags & DAT_COMPLETION_SUPPRESS_FLAG) != 0;
     if (silent) {
         wr->silently_done.store(true);
         return outcome::silent;
     }
-    const completion done{wr,    length,   how, immediate != nullptr, immediate ? *immediate : 0,
-                          taker, solicited};
+    completion done = completion_of(*wr, length, how);
+    done.has_immediate = immediate != nullptr;
+    done.immediate = immediate ? *immediate : 0;
+    done.receiver = taker;
+    done.solicited = solicited;
     if (!queue->store(done))
         return outcome::lost;
     return is_solicited(done) ? outcome::stored_solicited : outcome::stored;
@@ -353,10 +356,10 @@ bool complete_recv_immediate(qp &pair, DAT_UINT32 length, DAT_UINT32 immediate)
     return complete(pair.recvs, pair.recv_cq, DAT_DTO_SUCCESS, length, &immediate);
 }
 
-const extended_operands &latest_operands(qp &pair)
+const extended_request &latest_extension(qp &pair)
 {
     const std::lock_guard hold(pair.sends.lock);
-    return pair.sends.ring[(pair.sends.tail - 1) % pair.sends.size]->operands;
+    return pair.sends.ring[(pair.sends.tail - 1) % pair.sends.size]->extension;
 }
 
 namespace {
@@ -664,7 +667,7 @@ qp *separate(qp &pair)
 void drop_posted(qp &pair)
 {
     while (types::wr *wr = pair.sends.pop())
-        if (wr->operation == DAT_DTO_BIND_MW)
+        if (wr->operation == opcode::bind)
             std::exchange(wr->window, nullptr)->lose();
     while (pair.recvs.pop() != nullptr) {
     }
@@ -692,10 +695,12 @@ qp *find_qp(const void *handle)
     return nullptr;
 }
 
-status transport::dapls_ib_qp_alloc(pd &zone, qp &pair, cq *recv_cq, cq *send_cq,
+status transport::dapls_ib_qp_alloc(pd &zone, qp &pair, cq *recv_cq, cq *send_cq, srq *shared,
                                     const qp_params &params)
 {
     zone.life.check("pd");
+    if (shared != nullptr)
+        shared->life.check("srq");
     const lab::exclusive one(pair.control, overlap);
     if (const status answer = begin(op::qp_alloc); !answer.ok())
         return answer;
@@ -709,22 +714,13 @@ status transport::dapls_ib_qp_alloc(pd &zone, qp &pair, cq *recv_cq, cq *send_cq
     count_user(send_cq, 1);
     pair.sends.allocate(params.max_send);
     pair.recvs.allocate(params.max_recv);
+    pair.shared = shared;
+    pair.receiver = params.receiver;
+    if (shared != nullptr)
+        ++shared->users;
     pair.now = phase::fresh;
     pair.door->open();
     enlist(pair);
-    return success;
-}
-
-status transport::dapls_ib_qp_alloc_srq(pd &zone, qp &pair, srq &from, cq *recv_cq, cq *send_cq,
-                                        const qp_params &params)
-{
-    from.life.check("srq");
-    const status made = dapls_ib_qp_alloc(zone, pair, recv_cq, send_cq, params);
-    if (!made.ok())
-        return made;
-    pair.shared = &from;
-    pair.receiver = params.receiver;
-    ++from.users;
     return success;
 }
 
@@ -847,7 +843,7 @@ status transport::dapls_ib_post_send(qp &pair, wr &request, DAT_COUNT segments,
                                      DAT_COMPLETION_FLAGS flags)
 {
     check_length(request, segments, local);
-    if ((request.operation == DAT_DTO_SEND) != (remote == nullptr))
+    if ((request.operation == opcode::send) != (remote == nullptr))
         lab::violation("remote is for RDMA, and only for RDMA");
     if (const status posted = push_request(pair, request, flags); !posted.ok())
         return posted;
@@ -868,14 +864,11 @@ DAT_COUNT transport::dapls_ib_requests_done(qp &pair, wr &oldest, DAT_COUNT most
     return done;
 }
 
-status transport::dapls_ib_post_extended(qp &pair, wr &request, DAT_COUNT segments,
-                                         const DAT_LMR_TRIPLET *local,
-                                         const DAT_RMR_TRIPLET *remote,
-                                         const extended_operands &operands,
-                                         DAT_COMPLETION_FLAGS flags)
+status transport::dapls_ib_post_extended(qp &pair, wr &request, const extended_request &wanted)
 {
-    request.operands = operands;
-    return dapls_ib_post_send(pair, request, segments, local, remote, flags);
+    request.extension = wanted;
+    return dapls_ib_post_send(pair, request, wanted.segments, wanted.local, wanted.remote,
+                              wanted.flags);
 }
 
 status transport::dapls_ib_post_recv(qp &pair, wr &request, DAT_COUNT segments,

@@ -11,7 +11,7 @@
 #include <mutex>
 #include <vector>
 
-static_assert(DAPLS_IB_VERSION == 4);
+static_assert(DAPLS_IB_VERSION == 5);
 
 namespace dapl::DAPL_TRANSPORT {
 
@@ -126,7 +126,7 @@ struct types {
     using qp = dapl::DAPL_TRANSPORT::qp;
     struct wr : work_request {
         DAT_COMPLETION_FLAGS flags;
-        extended_operands operands;
+        extended_request extension;
         std::atomic<bool> silently_done{false};
         bool shared = false; ///< posted with post_srq_recv, as all of its queue are
         std::shared_ptr<types::window> window;
@@ -211,7 +211,8 @@ struct transport : dapls_ib<types> {
     static status dapls_ib_cq_alloc(hca &, cq &, evd &owner, DAT_COUNT &depth);
     static void dapls_ib_cq_free(cq &);
     static status dapls_ib_cq_resize(cq &, DAT_COUNT &depth);
-    static status dapls_ib_qp_alloc(pd &, qp &, cq *recv_cq, cq *send_cq, const qp_params &);
+    static status dapls_ib_qp_alloc(pd &, qp &, cq *recv_cq, cq *send_cq, srq *shared,
+                                    const qp_params &);
     static void dapls_ib_qp_free(qp &);
     static status dapls_ib_qp_reset(qp &);
     static status dapls_ib_setup_conn_listener(hca &, listener &, service_point &, DAT_CONN_QUAL &);
@@ -278,12 +279,8 @@ struct transport : dapls_ib<types> {
     static status dapls_ib_srq_resize(srq &, DAT_COUNT max_recv);
     static status dapls_ib_srq_set_limit(srq &, DAT_COUNT low_watermark);
     static status dapls_ib_post_srq_recv(srq &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *);
-    static status dapls_ib_qp_alloc_srq(pd &, qp &, srq &, cq *recv_cq, cq *send_cq,
-                                        const qp_params &);
     static DAT_COUNT dapls_ib_requests_done(qp &, wr &, DAT_COUNT most);
-    static status dapls_ib_post_extended(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *,
-                                         const DAT_RMR_TRIPLET *, const extended_operands &,
-                                         DAT_COMPLETION_FLAGS);
+    static status dapls_ib_post_extended(qp &, wr &, const extended_request &);
 };
 
 // ------------------------------------------------------------------------ names of the port's own
@@ -320,7 +317,7 @@ bool complete_recv_immediate(qp &, DAT_UINT32 length, DAT_UINT32 immediate);
 /// This one takes the oldest receive of its shared queue.
 bool complete_shared_recv(qp &, DAT_UINT32 length = 0);
 /// What the latest posted request was given.
-const extended_operands &latest_operands(qp &);
+const extended_request &latest_extension(qp &);
 /// Everything posted comes back as flushed.
 void flush(qp &);
 /// What a listener that asks for a free qualifier gets next.

@@ -120,7 +120,7 @@ namespace {
 fault *fault_of(const completion &done)
 {
     plan &now = the_plan();
-    const subject kind = done.wr->operation == DAT_DTO_RECEIVE ? subject::receive_completion
+    const subject kind = done.wr->operation == opcode::receive ? subject::receive_completion
                                                                : subject::request_completion;
     fault *const of_all = now.due(subject::completion);
     fault *const of_kind = now.due(kind);

@@ -48,11 +48,9 @@ void after_success(Args &...args)
         if (comes_early(subject::evd_cq_async_error_callback))
             dapl_evd_cq_async_error_callback(std::get<2>(all));
     } else if constexpr (what == subject::qp_alloc) {
-        std::get<1>(all).owner = std::get<4>(all).owner;
+        std::get<1>(all).owner = std::get<5>(all).owner;
         if (std::get<2>(all) != nullptr && comes_early(subject::evd_dto_callback))
             dapl_evd_dto_callback(*std::get<2>(all)->owner);
-    } else if constexpr (what == subject::qp_alloc_srq) {
-        std::get<1>(all).owner = std::get<5>(all).owner;
     } else if constexpr (what == subject::srq_alloc) {
         std::get<1>(all).owner = std::get<2>(all).owner;
     } else if constexpr (what == subject::srq_set_limit) {

@@ -33,8 +33,6 @@ constexpr lane lane_of(subject what, called_by how)
     switch (what) {
     case subject::post_send:
     case subject::post_extended:
-    case subject::post_send_invalidate:
-    case subject::post_read_to_rmr:
     case subject::mw_bind:
     case subject::requests_done:
         return lane::requests;
@@ -65,7 +63,6 @@ constexpr lane lane_of(subject what, called_by how)
 constexpr bool is_shared_post(subject what)
 {
     return what == subject::post_send || what == subject::post_extended ||
-           what == subject::post_send_invalidate || what == subject::post_read_to_rmr ||
            what == subject::post_recv;
 }
 

@@ -74,7 +74,7 @@ struct world {
         must(transport::dapls_ib_cq_alloc(hca, cq, events, depth));
         must(make_qp(concurrent_posts));
         for (DAT_UINT32 at = 0; at < 8; ++at) {
-            requests[at].operation = DAT_DTO_RECEIVE;
+            requests[at].operation = opcode::receive;
             requests[at].ring_place = at;
             requests[at].before = &requests[(at + 7) % 8];
             requests[at].after = &requests[(at + 1) % 8];
@@ -82,8 +82,18 @@ struct world {
     }
     status make_qp(bool concurrent_posts = false)
     {
-        qp_params wanted{&ep, 4, 4, 1, 1, 0, 0, nullptr, concurrent_posts};
-        return transport::dapls_ib_qp_alloc(pd, qp, &cq, &cq, wanted);
+        const qp_params wanted{
+            .owner = &ep,
+            .max_recv = 4,
+            .max_send = 4,
+            .max_recv_iov = 1,
+            .max_send_iov = 1,
+            .max_rdma_read_in = 0,
+            .max_rdma_read_out = 0,
+            .receiver = nullptr,
+            .concurrent_posts = concurrent_posts,
+        };
+        return transport::dapls_ib_qp_alloc(pd, qp, &cq, &cq, nullptr, wanted);
     }
     status post_recv(int which = 0)
     {
@@ -300,7 +310,7 @@ TEST_CASE("threads that may be beside one another")
                      [] {
                          world all(true);
                          transport::wr &send = all.requests[0];
-                         send.operation = DAT_DTO_SEND;
+                         send.operation = opcode::send;
                          beside(all.qp, [&] {
                              (void)transport::dapls_ib_post_send(all.qp, send, 0, nullptr, nullptr,
                                                                  DAT_COMPLETION_DEFAULT_FLAG);

@@ -57,11 +57,18 @@ inline void spoil(cr_params &params)
 {
     params.data = {};
 }
-inline void spoil(extended_operands &operands)
+inline void spoil(extended_request &wanted)
 {
-    ++operands.immediate;
-    ++operands.add_or_compare;
-    ++operands.swap;
+    ++wanted.immediate;
+    ++wanted.add_or_compare;
+    ++wanted.swap;
+    ++wanted.key;
+    if (wanted.to != nullptr) {
+        static thread_local DAT_RMR_TRIPLET beyond;
+        beyond = *wanted.to;
+        beyond.virtual_address += 8;
+        wanted.to = &beyond;
+    }
 }
 inline void spoil(hca_attr &limits)
 {

@@ -107,7 +107,7 @@ class PortToml(WithPort):
     def test_all_faults_at_once(self) -> None:
         self.replace("port.toml", "description", "descripton")
         self.add("port.toml", "\ncq_wiat = true\n", "[features]")
-        self.replace("port.toml", "contract = 4", "contract = true")
+        self.replace("port.toml", "contract = 5", "contract = true")
         self.assertEqual(len(self.found()), 3)
 
     def test_misspelt_feature(self) -> None:
@@ -125,13 +125,13 @@ class PortToml(WithPort):
         self.expect(r"port.cpp:\d+: error: the namespace is dapl::copied, .*call it dapl::memory$")
 
     def test_version(self) -> None:
-        self.fault("contract = 4", "contract = 2", "the port was written for version 2 of the"
-                   " contract, which is at 4: dapl-port upgrade says what to adapt")
+        self.fault("contract = 5", "contract = 2", "the port was written for version 2 of the"
+                   " contract, which is at 5: dapl-port upgrade says what to adapt")
 
     def test_version_in_the_code(self) -> None:
-        self.replace("port.hpp", "DAPLS_IB_VERSION == 4", "DAPLS_IB_VERSION == 2")
+        self.replace("port.hpp", "DAPLS_IB_VERSION == 5", "DAPLS_IB_VERSION == 2")
         self.expect(f"port.hpp:{self.line('port.hpp', 'DAPLS_IB_VERSION')}: error: asserts version"
-                    " 2 of the contract, which is at 4: see its change log")
+                    " 2 of the contract, which is at 5: see its change log")
 
     def test_unknown_promise(self) -> None:
         self.add("port.toml", "\n[promises]\nfinal_byte_lst = true\n", '[features]\n')

@@ -47,7 +47,7 @@ class RealFiles(unittest.TestCase):
         """Promises are whole, also if the header continues them on a second line."""
         promises = contract.read_header(HEADER).features
         self.assertEqual([name for name, text in promises.items() if text.endswith((":", ","))], [])
-        self.assertTrue(promises["send_invalidate"].endswith("post_send_invalidate, mw_is_bound"))
+        self.assertTrue(promises["send_invalidate"].endswith("post_extended, mw_is_bound"))
 
     def test_rules_exist(self) -> None:
         table = contract.read_table(TABLE)

@@ -6,6 +6,7 @@ The folder version2_port has dapl-port's output when the contract was at version
 were lock files. Later versions are made here, in a copy of the kit.
 """
 
+import difflib
 import json
 import os
 import pathlib
@@ -43,6 +44,13 @@ WRITTEN = (
      "dapls_ib_completion_notify(cq &c) { c.armed = true; }"),
     ("hca.cpp", '    attr.hca_name = "acme";', '    attr.hca_name = "acme 100G";'),
     ("hca.cpp", "    attr.max_cq_depth = 1024;", "    attr.max_eps = 64;\n    attr.max_cq_depth = 4096;"),
+)
+# What a port of version 4 has otherwise.
+AS_IN_VERSION_4 = (
+    ("contract = 5", "contract = 4"), ("DAPLS_IB_VERSION == 5", "DAPLS_IB_VERSION == 4"),
+    ("written for version 5", "written for version 4"), ("cq *, cq *, srq *,", "cq *, cq *,"),
+    ("cq *send_cq, srq *,", "cq *send_cq,"), ("operation == opcode::send", "operation == DAT_DTO_SEND"),
+    ("operation == opcode::rdma_write", "operation == DAT_DTO_RDMA_WRITE"),
 )
 DONE_2 = ("dapls_ib_completion_poll", "dapls_ib_completion_notify", "dapls_ib_query_hca")
 
@@ -110,41 +118,92 @@ class Upgrading(unittest.TestCase):
             at = each["line"] - 1
             if number := re.match(r"say (\d+) here", each["text"]):
                 lines[at] = re.sub(r"\d+", number[1], lines[at])
+            elif feature := re.match(r"there is no feature '(\w+)'.* is in \[own_f", each["text"]):
+                self.assertRegex(lines[at], rf"^{feature[1]} = false")
+                lines[at] = ""
             else:
                 name, has, shall = re.match(
                     r"(\w+) is \w+ \((.*)\), and in the contract \w+ \((.*)\): change",
                     each["text"]).groups()
                 self.assertIn(name, lines[at])
-                more = shall.removeprefix(has)  # an author knows what to do with it
-                lines[at] = re.sub(r"(\([^()]*)\)", rf"\1{more})", lines[at], count=1)
+                self.declare_anew(name, has.split(", "), shall.split(", "))
+                continue
             path.write_text("\n".join(lines))
 
+    def declare_anew(self, name: str, has: list[str], shall: list[str]) -> None:
+        """Add the parameters that are new, in the declaration and in the definition."""
+        added = [(place, shall[place]) for kind, _, _, first, end in
+                 difflib.SequenceMatcher(None, has, shall, autojunk=False).get_opcodes()
+                 if kind == "insert" for place in range(first, end)]
+        self.assertTrue(added)
 
-class FromVersion2(Upgrading):
-    def setUp(self) -> None:
-        super().setUp()
-        shutil.copytree(VERSION_2, self.folder)
-        for file, old, new in WRITTEN:
-            replace(self.folder / file, old, new)
-        finish(self.folder, *DONE_2)
+        def with_added(match: re.Match[str]) -> str:
+            parameters = match[2].split(",")
+            for place, kind in added:
+                parameters.insert(place, f" {kind}")
+            return f"{match[1]}({','.join(parameters)})"
 
+        for path in self.folder.glob("*.?pp"):
+            path.write_text(re.sub(rf"((?:transport::|static \w+ ){name})\(([^()]*)\)", with_added,
+                                   path.read_text()))
+
+
+class Compiling(Upgrading):
     def compiled(self) -> str:
         """What the compiler says of all of the port."""
         features = self.tree / "features.hpp"
         made = run(sys.executable, ROOT / "gen/port_features.py", "--contract",
                    ROOT / "contract/dapls_ib.hpp", "--profile", self.folder / "port.toml", "--port",
-                   "acme", "--output", features)
+                   self.folder.name, "--output", features)
         if made.returncode != 0:
             return made.stderr
         whole, check = self.tree / "whole.cpp", self.tree / "dapls_ib_check.hpp"
         check.write_text(contract_check.check(ROOT / "contract/dapls_ib.hpp"))
         whole.write_text("".join(f'#include "{path}"\n'
                                  for path in (*self.folder.glob("*.cpp"), check))
-                         + "template struct dapl::acme::check_transport<dapl::acme::transport>;\n")
-        return run(*CXX, "-std=c++20", "-fsyntax-only", "-DDAPL_TRANSPORT=acme",
+                         + "template struct dapl::{0}::check_transport<dapl::{0}::transport>;\n"
+                         .format(self.folder.name))
+        return run(*CXX, "-std=c++20", "-fsyntax-only", f"-DDAPL_TRANSPORT={self.folder.name}",
                    f'-DDAPL_PORT_FEATURES="{features}"', *(f"-I{ROOT / each}" for each in (
                        "include", "contract", "osd", "osd/linux", "port_support")),
                    f"-I{self.folder}", whole, LC_ALL="C").stderr
+
+
+class FromVersion4(Compiling):
+    """The memory port, as it was when the contract was at version 4."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.folder = self.tree / "transports/memory"
+        shutil.copytree(ROOT / "tests/memory_port", self.folder)
+        for path in self.folder.glob("*"):
+            text = path.read_text()
+            for old, new in AS_IN_VERSION_4:
+                text = text.replace(old, new)
+            path.write_text(text)
+
+    @unittest.skipUnless(shutil.which(CXX[-1]), "there is no compiler")
+    def test_led_to_the_present_version(self) -> None:
+        self.assertIn("written for version 4", self.compiled())
+        done = dapl_port(self.tree, "upgrade", "--directory", self.folder, "--json")
+        found = json.loads(done.stdout)
+        self.assertEqual((done.returncode, found["contract"]), (1, {"port": 4, "kit": VERSION}))
+        self.assertIn("opcode::send stands for DAT_DTO_SEND, rdma_write", found["changes"][0]["text"])
+        self.adapt(found)
+        self.assertIn("DAT_DTO_SEND", self.compiled())
+        source = self.folder / "port.cpp"
+        source.write_text(source.read_text().replace("== DAT_DTO_SEND", "== opcode::send")
+                          .replace("== DAT_DTO_RDMA_WRITE", "== opcode::rdma_write"))
+        self.assertEqual(self.compiled(), "")
+
+
+class FromVersion2(Compiling):
+    def setUp(self) -> None:
+        super().setUp()
+        shutil.copytree(VERSION_2, self.folder)
+        for file, old, new in WRITTEN:
+            replace(self.folder / file, old, new)
+        finish(self.folder, *DONE_2)
 
     @unittest.skipUnless(shutil.which(CXX[-1]), "there is no compiler")
     def test_led_to_the_present_version(self) -> None:
@@ -201,7 +260,7 @@ class FromVersion2(Upgrading):
         for path, number in lines:
             text = (self.tree / path).read_text().split("\n")
             self.assertEqual(text[int(number) - 1], "<<<<<<< yours")
-        self.assertIn(f"acme: not done, {len(lines)} conflicts and 2 places to adapt are left", told)
+        self.assertIn(f"acme: not done, {len(lines)} conflicts and 3 places to adapt are left", told)
         self.assertIn("next:\n  1. resolve the conflicts", told)
         said = self.refused("--base", VERSION_2)
         self.assertIn("from an earlier upgrade, with conflicts at ", said)

@@ -101,8 +101,16 @@ side::side(node &n, DAT_COUNT depth)
     size = depth;
     REQUIRE(transport::dapls_ib_cq_alloc(*n.hca, send_cq, send_evd, size).ok());
     REQUIRE(size >= depth);
-    const qp_params params{&ep, depth, depth, 4, 4, 4, 4};
-    REQUIRE(transport::dapls_ib_qp_alloc(n.pd, qp, &recv_cq, &send_cq, params).ok());
+    const qp_params params{.owner = &ep,
+                           .max_recv = depth,
+                           .max_send = depth,
+                           .max_recv_iov = 4,
+                           .max_send_iov = 4,
+                           .max_rdma_read_in = 4,
+                           .max_rdma_read_out = 4,
+                           .receiver = nullptr,
+                           .concurrent_posts = false};
+    REQUIRE(transport::dapls_ib_qp_alloc(n.pd, qp, &recv_cq, &send_cq, nullptr, params).ok());
 }
 
 side::~side()
@@ -129,7 +137,7 @@ DAT_LMR_TRIPLET segment(const void *data, DAT_COUNT size)
 
 namespace {
 
-void fill(transport::wr &w, DAT_DTOS operation, DAT_UINT64 cookie,
+void fill(transport::wr &w, opcode operation, DAT_UINT64 cookie,
           const std::vector<DAT_LMR_TRIPLET> &local)
 {
     w.cookie.as_64 = cookie;
@@ -141,7 +149,7 @@ void fill(transport::wr &w, DAT_DTOS operation, DAT_UINT64 cookie,
 
 } // namespace
 
-status side::post(DAT_DTOS operation, std::vector<DAT_LMR_TRIPLET> local,
+status side::post(opcode operation, std::vector<DAT_LMR_TRIPLET> local,
                   const DAT_RMR_TRIPLET *remote, DAT_UINT64 cookie, int flags)
 {
     transport::wr &w = sends[next_send++ % sends.size()];
@@ -152,10 +160,10 @@ status side::post(DAT_DTOS operation, std::vector<DAT_LMR_TRIPLET> local,
 
 status side::send(const void *data, DAT_COUNT size, DAT_UINT64 cookie, int flags)
 {
-    return post(DAT_DTO_SEND, {segment(data, size)}, nullptr, cookie, flags);
+    return post(opcode::send, {segment(data, size)}, nullptr, cookie, flags);
 }
 
-status side::rdma(DAT_DTOS operation, void *data, DAT_COUNT size, const DAT_RMR_TRIPLET &remote,
+status side::rdma(opcode operation, void *data, DAT_COUNT size, const DAT_RMR_TRIPLET &remote,
                   DAT_UINT64 cookie, int flags)
 {
     return post(operation, {segment(data, size)}, &remote, cookie, flags);
@@ -166,15 +174,19 @@ status side::write_immediate(void *data, DAT_COUNT size, const DAT_RMR_TRIPLET &
 {
     transport::wr &w = sends[next_send++ % sends.size()];
     std::vector<DAT_LMR_TRIPLET> local{segment(data, size)};
-    fill(w, static_cast<DAT_DTOS>(DAT_IB_DTO_RDMA_WRITE_IMMED), cookie, local);
-    return transport::dapls_ib_post_extended(qp, w, 1, local.data(), &remote, {immediate, 0, 0},
-                                             static_cast<DAT_COMPLETION_FLAGS>(flags));
+    fill(w, opcode::write_immediate, cookie, local);
+    return transport::dapls_ib_post_extended(qp, w,
+                                             {.segments = 1,
+                                              .local = local.data(),
+                                              .remote = &remote,
+                                              .flags = static_cast<DAT_COMPLETION_FLAGS>(flags),
+                                              .immediate = immediate});
 }
 
 status side::recv(std::vector<DAT_LMR_TRIPLET> local, DAT_UINT64 cookie)
 {
     transport::wr &w = recvs[next_recv++ % recvs.size()];
-    fill(w, DAT_DTO_RECEIVE, cookie, local);
+    fill(w, opcode::receive, cookie, local);
     return transport::dapls_ib_post_recv(qp, w, static_cast<DAT_COUNT>(local.size()), local.data());
 }
 

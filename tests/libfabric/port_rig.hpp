@@ -127,10 +127,10 @@ struct side {
     void free_qp();
 
     status send(const void *data, DAT_COUNT size, DAT_UINT64 cookie, int flags = 0);
-    status rdma(DAT_DTOS operation, void *data, DAT_COUNT size, const DAT_RMR_TRIPLET &remote,
+    status rdma(opcode operation, void *data, DAT_COUNT size, const DAT_RMR_TRIPLET &remote,
                 DAT_UINT64 cookie, int flags = 0);
-    status post(DAT_DTOS operation, std::vector<DAT_LMR_TRIPLET> local,
-                const DAT_RMR_TRIPLET *remote, DAT_UINT64 cookie, int flags = 0);
+    status post(opcode operation, std::vector<DAT_LMR_TRIPLET> local, const DAT_RMR_TRIPLET *remote,
+                DAT_UINT64 cookie, int flags = 0);
     status write_immediate(void *data, DAT_COUNT size, const DAT_RMR_TRIPLET &remote,
                            DAT_UINT32 immediate, DAT_UINT64 cookie, int flags = 0);
     status recv(void *data, DAT_COUNT size, DAT_UINT64 cookie);

@@ -272,7 +272,7 @@ public:
     }
     ~failing_ops() { put(before_); }
 
-    void fail(transport::qp &q, transport::wr &w, DAT_DTOS operation)
+    void fail(transport::qp &q, transport::wr &w, opcode operation)
     {
         w.pair = &q;
         w.operation = operation;
@@ -1015,8 +1015,14 @@ TEST_SUITE("connections")
         std::deque<endpoint> eps(2 * count);
         std::deque<transport::qp> qps(2 * count);
         for (std::size_t i = 0; i < qps.size(); ++i)
-            REQUIRE(transport::dapls_ib_qp_alloc(n.pd, qps[i], &recv_cq, &send_cq,
-                                                 {&eps[i], 4, 4, 1, 1, 1, 1})
+            REQUIRE(transport::dapls_ib_qp_alloc(n.pd, qps[i], &recv_cq, &send_cq, nullptr,
+                                                 {.owner = &eps[i],
+                                                  .max_recv = 4,
+                                                  .max_send = 4,
+                                                  .max_recv_iov = 1,
+                                                  .max_send_iov = 1,
+                                                  .max_rdma_read_in = 1,
+                                                  .max_rdma_read_out = 1})
                         .ok());
         for (std::size_t i = 0; i < count; ++i)
             REQUIRE(
@@ -1081,8 +1087,8 @@ TEST_SUITE("data")
             p.b.recv({segment(in[3], 2), segment(in[2], 0), segment(in[1], 3), segment(in[0], 4)},
                      2)
                 .ok());
-        REQUIRE(p.a.post(DAT_DTO_SEND, {}, nullptr, 3).ok());
-        REQUIRE(p.a.post(DAT_DTO_SEND,
+        REQUIRE(p.a.post(opcode::send, {}, nullptr, 3).ok());
+        REQUIRE(p.a.post(opcode::send,
                          {segment("ab", 2), segment("c", 1), segment("", 0), segment("defgh", 5)},
                          nullptr, 4)
                     .ok());
@@ -1100,10 +1106,10 @@ TEST_SUITE("data")
         connected_pair p(n);
         char one[] = "hello ", two[] = "world", back[2][8] = {};
         const DAT_RMR_TRIPLET there = target.at(8, 11);
-        REQUIRE(p.a.post(DAT_DTO_RDMA_WRITE, {segment(one, 6), segment(two, 5)}, &there, 1).ok());
-        REQUIRE(p.a.post(DAT_DTO_RDMA_WRITE, {}, &there, 2).ok());
+        REQUIRE(p.a.post(opcode::rdma_write, {segment(one, 6), segment(two, 5)}, &there, 1).ok());
+        REQUIRE(p.a.post(opcode::rdma_write, {}, &there, 2).ok());
         // more room here than there are bytes to read
-        REQUIRE(p.a.post(DAT_DTO_RDMA_READ, {segment(back[0], 7), segment(back[1], 8)}, &there, 3)
+        REQUIRE(p.a.post(opcode::rdma_read, {segment(back[0], 7), segment(back[1], 8)}, &there, 3)
                     .ok());
         REQUIRE(p.a.send("x", 1, 4).ok());
         for (DAT_UINT64 i = 1; i <= 4; ++i)
@@ -1125,13 +1131,13 @@ TEST_SUITE("data")
             for (int i = 0; i < 2; ++i)
                 REQUIRE(p.b.recv(in.data(), 64, 0).ok());
             REQUIRE(p.a.send("a", 1, 0).ok());
-            REQUIRE(p.a.rdma(DAT_DTO_RDMA_READ, local.data(), 1 << 20, large, 1).ok());
+            REQUIRE(p.a.rdma(opcode::rdma_read, local.data(), 1 << 20, large, 1).ok());
             REQUIRE(p.a.send("b", 1, 2).ok());
-            REQUIRE(p.a.rdma(DAT_DTO_RDMA_WRITE, local.data(), 8, small, 3).ok());
-            REQUIRE(p.a.rdma(DAT_DTO_RDMA_READ, local.data(), 8, small, 4, suppress).ok());
-            REQUIRE(p.a.rdma(DAT_DTO_RDMA_READ, local.data(), 8, small, 5).ok());
-            REQUIRE(p.a.rdma(DAT_DTO_RDMA_WRITE, local.data(), 8, small, 6, suppress).ok());
-            REQUIRE(p.a.rdma(DAT_DTO_RDMA_WRITE, local.data(), 8, small, 7).ok());
+            REQUIRE(p.a.rdma(opcode::rdma_write, local.data(), 8, small, 3).ok());
+            REQUIRE(p.a.rdma(opcode::rdma_read, local.data(), 8, small, 4, suppress).ok());
+            REQUIRE(p.a.rdma(opcode::rdma_read, local.data(), 8, small, 5).ok());
+            REQUIRE(p.a.rdma(opcode::rdma_write, local.data(), 8, small, 6, suppress).ok());
+            REQUIRE(p.a.rdma(opcode::rdma_write, local.data(), 8, small, 7).ok());
             for (DAT_UINT64 wanted : {0U, 1U, 2U, 3U, 5U, 7U})
                 REQUIRE(p.a.sent() == result{wanted, DAT_DTO_SUCCESS, 0});
             REQUIRE(p.b.received().status == DAT_DTO_SUCCESS);
@@ -1153,9 +1159,9 @@ TEST_SUITE("data")
         REQUIRE(p.b.recv(in[1], 8, 0).ok());
         const DAT_RMR_TRIPLET all = target.at(0, 1 << 20);
         char fresh = 'n';
-        REQUIRE(p.a.rdma(DAT_DTO_RDMA_READ, local.data(), 1 << 20, all, 1).ok());
+        REQUIRE(p.a.rdma(opcode::rdma_read, local.data(), 1 << 20, all, 1).ok());
         REQUIRE(p.a.send("go", 2, 2, barrier).ok());
-        REQUIRE(p.a.rdma(DAT_DTO_RDMA_WRITE, &fresh, 1, target.at((1 << 20) - 1, 1), 3).ok());
+        REQUIRE(p.a.rdma(opcode::rdma_write, &fresh, 1, target.at((1 << 20) - 1, 1), 3).ok());
         REQUIRE(p.a.send("on", 2, 4).ok());
         for (DAT_UINT64 i = 1; i <= 4; ++i)
             CHECK(p.a.sent() == result{i, DAT_DTO_SUCCESS, 0});
@@ -1222,8 +1228,8 @@ TEST_SUITE("data")
         const DAT_RMR_TRIPLET to = target.at(0, sizeof word);
         const std::vector<DAT_LMR_TRIPLET> halves{segment(word, 4), segment(word + 4, 4)};
         for (std::size_t i = 0; i < p.a.sends.size(); ++i)
-            REQUIRE(p.a.post(DAT_DTO_RDMA_WRITE, halves, &to, 0, suppress).ok());
-        REQUIRE(p.a.rdma(DAT_DTO_RDMA_WRITE, word, sizeof word, to, 7).ok());
+            REQUIRE(p.a.post(opcode::rdma_write, halves, &to, 0, suppress).ok());
+        REQUIRE(p.a.rdma(opcode::rdma_write, word, sizeof word, to, 7).ok());
         transport::dapls_ib_disconnect(p.a.qp, DAT_CLOSE_ABRUPT_FLAG); // takes it from libfabric
         CHECK(p.a.sent().cookie == 7);
     }
@@ -1238,8 +1244,8 @@ TEST_SUITE("data")
         const DAT_RMR_TRIPLET all = target.at(0, 1 << 20);
         for (int round = 0; round < 20; ++round) {
             std::fill(target.bytes.begin(), target.bytes.end(), 0);
-            REQUIRE(p.a.rdma(DAT_DTO_RDMA_WRITE, local.data(), 1 << 20, all, 1).ok());
-            REQUIRE(p.a.rdma(DAT_DTO_RDMA_READ, back.data(), 1 << 20, all, 2).ok());
+            REQUIRE(p.a.rdma(opcode::rdma_write, local.data(), 1 << 20, all, 1).ok());
+            REQUIRE(p.a.rdma(opcode::rdma_read, back.data(), 1 << 20, all, 2).ok());
             REQUIRE(p.a.sent() == result{1, DAT_DTO_SUCCESS, 0});
             REQUIRE(p.a.sent() == result{2, DAT_DTO_SUCCESS, 0});
             REQUIRE(back == local);
@@ -1258,7 +1264,7 @@ TEST_SUITE("data")
         for (char round = 1; round <= 20; ++round) {
             std::vector<char> local(64, round);
             REQUIRE(p.a.send("text", 4, 1).ok());
-            REQUIRE(p.a.rdma(DAT_DTO_RDMA_WRITE, local.data(), 64, target.at(0, 64), 2).ok());
+            REQUIRE(p.a.rdma(opcode::rdma_write, local.data(), 64, target.at(0, 64), 2).ok());
             std::this_thread::sleep_for(ms(10)); // libfabric may take both from the socket at once
             REQUIRE(p.b.recv(in, 4, 3).ok());
             REQUIRE(eventually(
@@ -1305,14 +1311,14 @@ TEST_SUITE("data")
         SUBCASE("of a receive")
         {
             failing_ops provider(p.b.recv_cq);
-            provider.fail(p.b.qp, p.b.recvs[0], DAT_DTO_RECEIVE);
+            provider.fail(p.b.qp, p.b.recvs[0], opcode::receive);
             CHECK(p.b.ep.next() == DAT_CONNECTION_EVENT_BROKEN);
             CHECK(p.b.received() == result{7, DAT_DTO_ERR_LOCAL_LENGTH, 0});
         }
         SUBCASE("of a request")
         {
             failing_ops provider(p.b.send_cq);
-            provider.fail(p.b.qp, p.b.sends[0], DAT_DTO_SEND);
+            provider.fail(p.b.qp, p.b.sends[0], opcode::send);
             CHECK(p.b.ep.next() == DAT_CONNECTION_EVENT_BROKEN);
             CHECK(p.b.sent() == result{7, DAT_DTO_ERR_LOCAL_LENGTH, 0});
         }
@@ -1337,7 +1343,7 @@ TEST_SUITE("data")
                 there = target.at(48, 32); // ends outside
             if (wrong == 3)
                 CHECK(target.keys.remote == 0);
-            REQUIRE(p.a.rdma(DAT_DTO_RDMA_READ, local, 32, there, 1).ok());
+            REQUIRE(p.a.rdma(opcode::rdma_read, local, 32, there, 1).ok());
             const result r = p.a.sent();
             CHECK(r.cookie == 1);
             CHECK(r.status != DAT_DTO_SUCCESS);
@@ -1376,7 +1382,7 @@ TEST_SUITE("data")
             there = target.at(0, 8);
         }
         char local[8];
-        REQUIRE(p.a.rdma(DAT_DTO_RDMA_READ, local, 8, there, 1).ok());
+        REQUIRE(p.a.rdma(opcode::rdma_read, local, 8, there, 1).ok());
         CHECK(p.a.sent().status != DAT_DTO_SUCCESS);
     }
 }
@@ -1395,7 +1401,7 @@ TEST_SUITE("the end of a connection")
             REQUIRE(p.b.recv(in, 8, i).ok());
         }
         for (DAT_UINT64 i = 0; i < 8; ++i)
-            REQUIRE(p.a.rdma(i % 2 != 0 ? DAT_DTO_RDMA_WRITE : DAT_DTO_RDMA_READ, local.data(),
+            REQUIRE(p.a.rdma(i % 2 != 0 ? opcode::rdma_write : opcode::rdma_read, local.data(),
                              1 << 22, target.at(0, 1 << 22), i)
                         .ok());
         transport::dapls_ib_disconnect(p.a.qp, DAT_CLOSE_ABRUPT_FLAG);
@@ -1424,7 +1430,7 @@ TEST_SUITE("the end of a connection")
         for (int round = 0; round < 20; ++round) {
             connected_pair p(n);
             for (DAT_UINT64 i = 0; i < 4; ++i)
-                REQUIRE(p.a.rdma(DAT_DTO_RDMA_READ, local.data(), 1 << 23, target.at(0, 1 << 23), i)
+                REQUIRE(p.a.rdma(opcode::rdma_read, local.data(), 1 << 23, target.at(0, 1 << 23), i)
                             .ok());
             std::this_thread::sleep_for(std::chrono::microseconds(200 * round));
             transport::dapls_ib_disconnect(p.a.qp, DAT_CLOSE_ABRUPT_FLAG);
@@ -1442,7 +1448,7 @@ TEST_SUITE("the end of a connection")
         std::vector<char> in(1 << 20);
         for (DAT_UINT64 i = 0; i < 8; ++i)
             REQUIRE(p.b.recv(in.data(), 1 << 20, i).ok());
-        REQUIRE(p.a.rdma(DAT_DTO_RDMA_WRITE, local.data(), 1 << 22, target.at(0, 1 << 22), 0).ok());
+        REQUIRE(p.a.rdma(opcode::rdma_write, local.data(), 1 << 22, target.at(0, 1 << 22), 0).ok());
         for (DAT_UINT64 i = 1; i <= 8; ++i)
             REQUIRE(p.a.send(local.data(), 1 << 20, i).ok());
         transport::dapls_ib_disconnect(p.a.qp, DAT_CLOSE_GRACEFUL_FLAG);
@@ -1755,8 +1761,8 @@ TEST_SUITE("waiting")
             region target(n, 1 << 20, all_rights);
             std::vector<char> local(1 << 20, 'r');
             std::thread other([&] {
-                (void)p.a.rdma(DAT_DTO_RDMA_WRITE, local.data(), 1 << 20, target.at(0, 1 << 20), 1);
-                (void)p.a.rdma(DAT_DTO_RDMA_READ, local.data(), 1 << 20, target.at(0, 1 << 20), 2);
+                (void)p.a.rdma(opcode::rdma_write, local.data(), 1 << 20, target.at(0, 1 << 20), 1);
+                (void)p.a.rdma(opcode::rdma_read, local.data(), 1 << 20, target.at(0, 1 << 20), 2);
                 (void)p.a.sent();
                 (void)p.a.sent();
                 transport::dapls_ib_cq_wakeup(p.b.recv_cq);
@@ -1848,8 +1854,8 @@ TEST_SUITE("waiting")
             region target(n, 1 << 20, all_rights);
             std::vector<char> local(1 << 20, 'r');
             std::thread other([&] {
-                (void)p.a.rdma(DAT_DTO_RDMA_WRITE, local.data(), 1 << 20, target.at(0, 1 << 20), 1);
-                (void)p.a.rdma(DAT_DTO_RDMA_READ, local.data(), 1 << 20, target.at(0, 1 << 20), 2);
+                (void)p.a.rdma(opcode::rdma_write, local.data(), 1 << 20, target.at(0, 1 << 20), 1);
+                (void)p.a.rdma(opcode::rdma_read, local.data(), 1 << 20, target.at(0, 1 << 20), 2);
                 (void)p.a.sent();
                 (void)p.a.sent();
                 transport::dapls_ib_cno_wakeup(*n.hca);
@@ -1897,7 +1903,7 @@ TEST_SUITE("waiting")
         counting_ops ops(p.b.recv_cq);
         for (DAT_UINT64 i = 0; i < count; ++i)
             CHECK(p.b.received() == result{i, DAT_DTO_SUCCESS, 1});
-        CHECK(counting_ops::reads == (transport::claims.batched_poll ? 1 : count));
+        CHECK(counting_ops::reads == (own_features.batched_poll ? 1 : count));
     }
 
     TEST_CASE("a waiter is woken though another thread polls its CQ")

@@ -221,7 +221,7 @@ void transport::dapls_ib_completion_notify(cq &c, notify_on)
 
 // ------------------------------------------------------------------------------------ queue pairs
 
-status transport::dapls_ib_qp_alloc(pd &domain, qp &q, cq *recv_cq, cq *send_cq,
+status transport::dapls_ib_qp_alloc(pd &domain, qp &q, cq *recv_cq, cq *send_cq, srq *,
                                     const qp_params &params)
 {
     q.domain = &domain;
@@ -283,8 +283,8 @@ status transport::dapls_ib_post_send(qp &q, wr &request, DAT_COUNT segments,
                                      const DAT_LMR_TRIPLET *local, const DAT_RMR_TRIPLET *remote,
                                      DAT_COMPLETION_FLAGS flags)
 {
-    const auto what = request.operation == DAT_DTO_SEND         ? memory_device::opcode::send
-                      : request.operation == DAT_DTO_RDMA_WRITE ? memory_device::opcode::write
+    const auto what = request.operation == opcode::send         ? memory_device::opcode::send
+                      : request.operation == opcode::rdma_write ? memory_device::opcode::write
                                                                 : memory_device::opcode::read;
     return post(q, request, what, segments, local, remote, flags);
 }

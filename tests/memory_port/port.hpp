@@ -10,7 +10,7 @@
 
 #include <optional>
 
-static_assert(DAPLS_IB_VERSION == 4, "the memory port was written for version 4");
+static_assert(DAPLS_IB_VERSION == 5, "the memory port was written for version 5");
 
 namespace dapl::memory {
 
@@ -70,7 +70,7 @@ struct transport : dapls_ib<types> {
     static void dapls_ib_cq_free(cq &);
     static bool dapls_ib_completion_poll(cq &, completion &);
     static void dapls_ib_completion_notify(cq &, notify_on);
-    static status dapls_ib_qp_alloc(pd &, qp &, cq *, cq *, const qp_params &);
+    static status dapls_ib_qp_alloc(pd &, qp &, cq *, cq *, srq *, const qp_params &);
     static void dapls_ib_qp_free(qp &);
     static status dapls_ib_qp_reset(qp &);
     static status dapls_ib_post_send(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *,

@@ -230,7 +230,7 @@ struct late_reads {
         }
         return count;
     }
-    wr &post(wr *&last, DAT_DTOS operation)
+    wr &post(wr *&last, opcode operation)
     {
         wr &made = *posted.emplace_back(std::make_unique<wr>());
         made.operation = operation;
@@ -276,12 +276,12 @@ using all_of = std::vector<const wr *>;
 TEST_CASE("siw: what has overtaken an RDMA read is held back until that has come back")
 {
     late_reads t;
-    wr &before = t.post(t.first, DAT_DTO_RDMA_WRITE);
-    wr &read = t.post(t.first, DAT_DTO_RDMA_READ);
-    wr &suppressed = t.post(t.first, DAT_DTO_RDMA_WRITE); // never completes by itself
-    wr &write = t.post(t.first, DAT_DTO_RDMA_WRITE);
-    wr &later_read = t.post(t.first, DAT_DTO_RDMA_READ);
-    wr &last = t.post(t.first, DAT_DTO_SEND);
+    wr &before = t.post(t.first, opcode::rdma_write);
+    wr &read = t.post(t.first, opcode::rdma_read);
+    wr &suppressed = t.post(t.first, opcode::rdma_write); // never completes by itself
+    wr &write = t.post(t.first, opcode::rdma_write);
+    wr &later_read = t.post(t.first, opcode::rdma_read);
+    wr &last = t.post(t.first, opcode::send);
     for (const wr *each : {&before, &write, &last})
         t.complete(*each);
     CHECK(t.taken() == all_of{&before});
@@ -296,11 +296,11 @@ TEST_CASE("siw: what has overtaken an RDMA read is held back until that has come
 TEST_CASE("siw: neither receives nor other queue pairs wait for an RDMA read")
 {
     late_reads t;
-    wr &read = t.post(t.first, DAT_DTO_RDMA_READ);
-    wr &write = t.post(t.first, DAT_DTO_RDMA_WRITE);
-    wr &other = t.post(t.second, DAT_DTO_SEND);
+    wr &read = t.post(t.first, opcode::rdma_read);
+    wr &write = t.post(t.first, opcode::rdma_write);
+    wr &other = t.post(t.second, opcode::send);
     wr receive;
-    receive.operation = DAT_DTO_RECEIVE;
+    receive.operation = opcode::receive;
     receive.before = &read;
     receive.finished = false;
     t.complete(write, 1, IBV_WC_WR_FLUSH_ERR);
@@ -315,9 +315,9 @@ TEST_CASE("siw: neither receives nor other queue pairs wait for an RDMA read")
 TEST_CASE("siw: an RDMA read that is flushed twice comes back once")
 {
     late_reads t;
-    wr &write = t.post(t.first, DAT_DTO_RDMA_WRITE);
-    wr &read = t.post(t.first, DAT_DTO_RDMA_READ);
-    wr &last = t.post(t.first, DAT_DTO_RDMA_WRITE);
+    wr &write = t.post(t.first, opcode::rdma_write);
+    wr &read = t.post(t.first, opcode::rdma_read);
+    wr &last = t.post(t.first, opcode::rdma_write);
     SUBCASE("in the middle of a batch")
     {
         t.complete(write);
@@ -340,10 +340,10 @@ TEST_CASE("siw: an RDMA read that is flushed twice comes back once")
 TEST_CASE("siw: what was held back keeps its status, and is forgotten with its queue pair")
 {
     late_reads t;
-    wr &read = t.post(t.first, DAT_DTO_RDMA_READ);
-    wr &write = t.post(t.first, DAT_DTO_RDMA_WRITE);
-    wr &other_read = t.post(t.second, DAT_DTO_RDMA_READ);
-    wr &other = t.post(t.second, DAT_DTO_RDMA_WRITE);
+    wr &read = t.post(t.first, opcode::rdma_read);
+    wr &write = t.post(t.first, opcode::rdma_write);
+    wr &other_read = t.post(t.second, opcode::rdma_read);
+    wr &other = t.post(t.second, opcode::rdma_write);
     t.complete(write, 1);
     t.complete(other, 2, IBV_WC_LOC_PROT_ERR);
     CHECK(t.taken().empty());
@@ -358,11 +358,11 @@ TEST_CASE("siw: what was held back keeps its status, and is forgotten with its q
 TEST_CASE("siw: what is held back keeps neither another queue pair's nor later batches")
 {
     late_reads t;
-    wr &read = t.post(t.first, DAT_DTO_RDMA_READ);
-    wr &write = t.post(t.first, DAT_DTO_RDMA_WRITE);
-    wr &other_read = t.post(t.second, DAT_DTO_RDMA_READ);
-    wr &other = t.post(t.second, DAT_DTO_RDMA_WRITE);
-    wr &last = t.post(t.second, DAT_DTO_SEND);
+    wr &read = t.post(t.first, opcode::rdma_read);
+    wr &write = t.post(t.first, opcode::rdma_write);
+    wr &other_read = t.post(t.second, opcode::rdma_read);
+    wr &other = t.post(t.second, opcode::rdma_write);
+    wr &last = t.post(t.second, opcode::send);
     t.complete(write, 1);
     t.complete(other, 2);
     CHECK(t.taken().empty());
@@ -370,7 +370,7 @@ TEST_CASE("siw: what is held back keeps neither another queue pair's nor later b
     t.complete(last, 2);
     CHECK(t.taken() == all_of{&other_read, &other, &last});
     wr receive;
-    receive.operation = DAT_DTO_RECEIVE;
+    receive.operation = opcode::receive;
     t.complete(read, 1);
     t.complete(receive, 2);
     t.latest.byte_len = 0;

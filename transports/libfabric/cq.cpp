@@ -27,14 +27,14 @@ namespace {
 /// success is suppressed.
 void give(cq &c, wr &w) OSD_REQUIRES(c.lock)
 {
-    const bool read = w.operation == DAT_DTO_RDMA_READ;
+    const bool read = w.operation == opcode::rdma_read;
     if (!read || !w.suppressed || w.done.status != DAT_DTO_SUCCESS)
         c.defer(w);
 }
 
 void admit(cq &c, qp &q, wr &w) OSD_REQUIRES(c.lock)
 {
-    if (w.operation == DAT_DTO_RDMA_READ) {
+    if (w.operation == opcode::rdma_read) {
         const std::uint32_t done = q.reads_done.load(std::memory_order_relaxed);
         q.reads_done.store((done + 1) & order_mask); // the store comes before the look at q.fenced
     }
@@ -102,14 +102,14 @@ void finish(cq &c, const fi_cq_data_entry &entry, int error) OSD_REQUIRES(c.lock
         return; // it completes a peer's operation, which is none of ours
     wr &w = *static_cast<wr *>(context);
     const DAT_DTO_COMPLETION_STATUS how = error == 0 ? DAT_DTO_SUCCESS : dto_status(error);
-    w.done = {&w, static_cast<DAT_UINT32>(entry.len), how, false, 0, nullptr};
-    if (w.operation != DAT_DTO_RECEIVE)
+    w.done = completion_of(w, static_cast<DAT_UINT32>(entry.len), how);
+    if (w.operation != opcode::receive)
         leave_libfabric(w);
     else if (!finish_receive(c, w))
         return;
     if (w.done.status != DAT_DTO_SUCCESS && w.done.status != DAT_DTO_ERR_FLUSHED)
         break_later(*w.pair);
-    if (w.operation == DAT_DTO_RECEIVE) {
+    if (w.operation == opcode::receive) {
         if (error == 0 && (flags & FI_REMOTE_CQ_DATA) != 0)
             take_immediate(w, entry.data);
         c.defer(w);
@@ -252,7 +252,7 @@ bool mark_requests(qp &q, DAT_LMR_CONTEXT key)
         completed |= w->position.is == where::elsewhere;
         if (!is_posted(*w))
             continue;
-        reads -= w->operation == DAT_DTO_RDMA_READ ? 1 : 0;
+        reads -= w->operation == opcode::rdma_read ? 1 : 0;
         if (uses(*w, key, keys))
             w->lost = found = true;
     }

@@ -36,7 +36,7 @@
 #include <rdma/fi_rma.h>
 #include <utility>
 
-static_assert(DAPLS_IB_VERSION == 4, "the libfabric port was written for version 4");
+static_assert(DAPLS_IB_VERSION == 5, "the libfabric port was written for version 5");
 
 namespace dapl::libfabric::ofi {
 
@@ -112,7 +112,7 @@ struct all_link : list_link {};
 struct cq final : deferred_completions<wr>, progress_target {
     // The consumer's, inside the door.
     fid_cq *fid = nullptr;
-    static constexpr std::uint32_t batch = port_features.batched_poll ? 8 : 1; ///< taken at a time
+    static constexpr std::uint32_t batch = own_features.batched_poll ? 8 : 1; ///< taken at a time
     fi_cq_data_entry taken[batch];
     const fi_cq_data_entry *next = taken; ///< first entry of `taken` that is left
     ssize_t left = 0;                     ///< how many of them there are
@@ -286,8 +286,7 @@ bool poll_slow(cq &, completion &) OSD_COLD;
 status send_slow(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *, const DAT_RMR_TRIPLET *,
                  DAT_COMPLETION_FLAGS);
 status recv_slow(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *);
-status post_write_immediate(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *, const DAT_RMR_TRIPLET *,
-                            DAT_UINT32 immediate, DAT_COMPLETION_FLAGS);
+status post_write_immediate(qp &, wr &, const extended_request &);
 status refused_post(ssize_t error) OSD_COLD;
 status refused_recv(qp &, wr &, DAT_COUNT, const DAT_LMR_TRIPLET *, ssize_t error) OSD_COLD;
 status open_cq(hca &, cq &, evd *owner, DAT_COUNT depth);
@@ -376,7 +375,7 @@ struct transport : dapls_ib<ofi::types> {
     }
     static void dapls_ib_cno_wakeup(hca &device) { device.progress.wake_waiter(); }
 
-    static status dapls_ib_qp_alloc(pd &, qp &, cq *recv_cq, cq *send_cq, const qp_params &);
+    static status dapls_ib_qp_alloc(pd &, qp &, cq *recv_cq, cq *send_cq, srq *, const qp_params &);
     static void dapls_ib_qp_free(qp &);
     static status dapls_ib_qp_reset(qp &);
 
@@ -384,13 +383,9 @@ struct transport : dapls_ib<ofi::types> {
                                      const DAT_RMR_TRIPLET *remote, DAT_COMPLETION_FLAGS);
     static status dapls_ib_post_recv(qp &, wr &, DAT_COUNT segments, const DAT_LMR_TRIPLET *local);
 
-    static status dapls_ib_post_extended(qp &q, wr &w, DAT_COUNT segments,
-                                         const DAT_LMR_TRIPLET *local,
-                                         const DAT_RMR_TRIPLET *remote,
-                                         const extended_operands &operands,
-                                         DAT_COMPLETION_FLAGS flags)
+    static status dapls_ib_post_extended(qp &q, wr &w, const extended_request &wanted)
     {
-        return ofi::post_write_immediate(q, w, segments, local, remote, operands.immediate, flags);
+        return ofi::post_write_immediate(q, w, wanted);
     }
 
     static status dapls_ib_setup_conn_listener(hca &, listener &, service_point &, DAT_CONN_QUAL &);
@@ -405,7 +400,7 @@ private:
     static bool plain(const fi_cq_data_entry &);
     static take_result look(cq &, work_request *&, DAT_UINT32 &);
     static bool poll_slow(cq &, completion &);
-    static ssize_t post(qp &, fid_ep *, wr &, DAT_DTOS operation, const DAT_LMR_TRIPLET &,
+    static ssize_t post(qp &, fid_ep *, wr &, opcode operation, const DAT_LMR_TRIPLET &,
                         const DAT_RMR_TRIPLET *, std::uint64_t fi_flags);
 };
 
@@ -463,7 +458,7 @@ OSD_ALWAYS_INLINE bool transport::dapls_ib_completion_poll(cq &c, completion &do
     if (result == take_result::other) [[unlikely]]
         return poll_slow(c, done);
     if (result == take_result::taken)
-        done = {request, length, DAT_DTO_SUCCESS, false, 0, nullptr};
+        done = completion_of(*request, length);
     return result == take_result::taken;
 }
 
@@ -476,7 +471,7 @@ OSD_ALWAYS_INLINE bool transport::poll_slow(cq &c, completion &done)
     return true;
 }
 
-OSD_ALWAYS_INLINE ssize_t transport::post(qp &q, fid_ep *ep, wr &w, DAT_DTOS operation,
+OSD_ALWAYS_INLINE ssize_t transport::post(qp &q, fid_ep *ep, wr &w, opcode operation,
                                           const DAT_LMR_TRIPLET &local,
                                           const DAT_RMR_TRIPLET *remote, std::uint64_t fi_flags)
 {
@@ -489,7 +484,7 @@ OSD_ALWAYS_INLINE ssize_t transport::post(qp &q, fid_ep *ep, wr &w, DAT_DTOS ope
     ofi::note_key(q.send_keys, local.lmr_context);
     q.send_iov.iov_base = ofi::pointer(local.virtual_address);
     q.send_iov.iov_len = local.segment_length;
-    if (operation == DAT_DTO_SEND) {
+    if (operation == opcode::send) {
         q.send_msg.context = &w;
         return fi_sendmsg(ep, &q.send_msg, fi_flags);
     }
@@ -503,10 +498,10 @@ OSD_ALWAYS_INLINE status transport::dapls_ib_post_send(qp &q, wr &w, DAT_COUNT s
                                                        const DAT_RMR_TRIPLET *remote,
                                                        DAT_COMPLETION_FLAGS flags)
 {
-    const DAT_DTOS operation = w.operation; // known to the compiler, before the door
+    const opcode operation = w.operation; // known to the compiler, before the door
     q.send_door.enter();
     fid_ep *ep = q.ep.load(std::memory_order_acquire);
-    if (ep == nullptr || segments != 1 || operation == DAT_DTO_RDMA_READ ||
+    if (ep == nullptr || segments != 1 || operation == opcode::rdma_read ||
         (flags & DAT_COMPLETION_BARRIER_FENCE_FLAG) != 0) [[unlikely]] {
         q.send_door.leave();
         return ofi::send_slow(q, w, segments, local, remote, flags);

@@ -35,7 +35,7 @@ std::size_t keep_segments(wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *loca
 void keep_request(wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
                   const DAT_RMR_TRIPLET *remote)
 {
-    const bool read = w.operation == DAT_DTO_RDMA_READ;
+    const bool read = w.operation == opcode::rdma_read;
     const std::size_t limit = read && remote != nullptr ? remote->segment_length : SIZE_MAX;
     w.remote.len = keep_segments(w, segments, local, limit);
     if (remote != nullptr) {
@@ -110,12 +110,12 @@ void note_request_keys(qp &q, const wr &kept)
 
 ssize_t post_kept_as(qp &q, fid_ep *ep, wr &w, std::uint64_t fi_flags)
 {
-    switch (static_cast<int>(w.operation)) {
-    case DAT_DTO_SEND:
+    switch (w.operation) {
+    case opcode::send:
         return send_kept(ep, w, fi_flags);
-    case DAT_DTO_RDMA_WRITE:
+    case opcode::rdma_write:
         return write_kept(ep, w, &w, fi_flags);
-    case DAT_DTO_RDMA_READ:
+    case opcode::rdma_read:
         return read_kept(q, ep, w);
     default:
         return write_immediate_kept(ep, w, fi_flags);
@@ -130,7 +130,7 @@ ssize_t post_kept(qp &q, fid_ep *ep, wr &w)
     q.send_msg.context = &w;
     note_request_keys(q, w);
     const std::uint64_t fi_flags = w.suppressed ? 0 : FI_COMPLETION;
-    const bool told = !w.suppressed || w.operation == DAT_DTO_RDMA_READ;
+    const bool told = !w.suppressed || w.operation == opcode::rdma_read;
     w.position.is = told ? where::kept : where::silent;
     const ssize_t error = post_kept_as(q, ep, w, fi_flags);
     if (error != 0)
@@ -238,13 +238,11 @@ status send_slow(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
     return error == 0 ? success : refused_post(error);
 }
 
-status post_write_immediate(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
-                            const DAT_RMR_TRIPLET *remote, DAT_UINT32 immediate,
-                            DAT_COMPLETION_FLAGS flags)
+status post_write_immediate(qp &q, wr &w, const extended_request &wanted)
 {
-    w.remote_data = std::uint64_t{w.length} << 32 | immediate;
+    w.remote_data = std::uint64_t{w.length} << 32 | wanted.immediate;
     q.recv_cq->posting.store(1, std::memory_order_relaxed);
-    return send_slow(q, w, segments, local, remote, flags);
+    return send_slow(q, w, wanted.segments, wanted.local, wanted.remote, wanted.flags);
 }
 
 status recv_slow(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local)
@@ -527,7 +525,7 @@ bool post_closing_marker(qp &q)
     if (q.closing_marker_posted || q.fenced.load())
         return true;
     q.closing_marker.pair = &q;
-    q.closing_marker.operation = DAT_DTO_RDMA_WRITE;
+    q.closing_marker.operation = opcode::rdma_write;
     q.closing_marker.position.order = order_special;
     fi_msg_rma nothing{};
     nothing.context = &q.closing_marker;
@@ -566,7 +564,7 @@ void quit(hca &device, qp &q) OSD_REQUIRES(device.lock)
 
 } // namespace
 
-status transport::dapls_ib_qp_alloc(pd &domain, qp &q, cq *recv_cq, cq *send_cq,
+status transport::dapls_ib_qp_alloc(pd &domain, qp &q, cq *recv_cq, cq *send_cq, srq *,
                                     const qp_params &params)
 {
     hca &device = *domain.device;

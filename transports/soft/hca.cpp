@@ -57,7 +57,7 @@ soft_hca::settings settings_of(const types::hca &h)
     how.address = h.interface.address;
     how.threads = h.params.threads;
     how.waiters_call_back = port_features.evd_wait;
-    how.spread_callbacks = port_features.cqeh_domains;
+    how.spread_callbacks = own_features.cqeh_domains;
     how.datagram = h.params.datagram != 0 ? h.params.datagram
                                           : std::min(largest_datagram(h.interface), best_datagram);
     how.spin_us = h.params.spin_us;

@@ -18,7 +18,7 @@
 #include <cstddef>
 #include <memory>
 
-static_assert(DAPLS_IB_VERSION == 4, "the soft port was written for version 4");
+static_assert(DAPLS_IB_VERSION == 5, "the soft port was written for version 5");
 
 namespace dapl::soft {
 
@@ -130,7 +130,8 @@ struct transport : dapls_ib<types> {
     static void dapls_ib_cno_wakeup(hca &h) { h.device.waiter.wake(); }
 
     // Queue pair: qp.cpp
-    static status dapls_ib_qp_alloc(pd &, qp &, cq *recv_cq, cq *send_cq, const qp_params &);
+    static status dapls_ib_qp_alloc(pd &, qp &, cq *recv_cq, cq *send_cq, srq *shared,
+                                    const qp_params &);
     static void dapls_ib_qp_free(qp &);
     static status dapls_ib_qp_reset(qp &);
     static void dapls_ib_read_qp_counters(qp &, qp_counters &);
@@ -140,8 +141,6 @@ struct transport : dapls_ib<types> {
     static void dapls_ib_srq_free(srq &);
     static status dapls_ib_srq_resize(srq &, DAT_COUNT max_recv);
     static status dapls_ib_srq_set_limit(srq &, DAT_COUNT low_watermark);
-    static status dapls_ib_qp_alloc_srq(pd &, qp &, srq &, cq *recv_cq, cq *send_cq,
-                                        const qp_params &);
     static void dapls_ib_qp_set_watermarks(qp &, DAT_COUNT soft, DAT_COUNT hard);
     static DAT_COUNT dapls_ib_qp_recvs_held(const qp &q)
     {
@@ -179,15 +178,7 @@ struct transport : dapls_ib<types> {
     static DAT_COUNT dapls_ib_requests_done(qp &, wr &oldest, DAT_COUNT most);
     static status dapls_ib_post_srq_recv(srq &, wr &, DAT_COUNT segments,
                                          const DAT_LMR_TRIPLET *local);
-    static status dapls_ib_post_extended(qp &, wr &, DAT_COUNT segments,
-                                         const DAT_LMR_TRIPLET *local,
-                                         const DAT_RMR_TRIPLET *remote, const extended_operands &,
-                                         DAT_COMPLETION_FLAGS);
-    static status dapls_ib_post_send_invalidate(qp &, wr &, DAT_COUNT segments,
-                                                const DAT_LMR_TRIPLET *local, DAT_RMR_CONTEXT,
-                                                DAT_COMPLETION_FLAGS);
-    static status dapls_ib_post_read_to_rmr(qp &, wr &, const DAT_RMR_TRIPLET &to,
-                                            const DAT_RMR_TRIPLET &from, DAT_COMPLETION_FLAGS);
+    static status dapls_ib_post_extended(qp &, wr &, const extended_request &);
 
 private:
     static bool take(cq &, completion &) OSD_NOINLINE;
@@ -216,7 +207,7 @@ OSD_ALWAYS_INLINE void transport::set_segments(soft_hca::request &r, DAT_COUNT s
     r.segments = static_cast<std::uint8_t>(segments);
     std::uint32_t length = 0;
     for (DAT_COUNT i = 0; i < segments; ++i) {
-        if constexpr (claims.direct_post)
+        if constexpr (own_features.direct_post)
             __builtin_memcpy(&r.local[i], &local[i], sizeof r.local[i]);
         else
             r.local[i] = {local[i].virtual_address, local[i].segment_length, local[i].lmr_context};
@@ -227,7 +218,7 @@ OSD_ALWAYS_INLINE void transport::set_segments(soft_hca::request &r, DAT_COUNT s
 
 OSD_ALWAYS_INLINE void transport::set_remote(soft_hca::request &r, const DAT_RMR_TRIPLET &remote)
 {
-    if constexpr (claims.direct_post)
+    if constexpr (own_features.direct_post)
         __builtin_memcpy(&r.remote, &remote, sizeof r.remote);
     else
         r.remote = {remote.virtual_address, remote.segment_length, remote.rmr_context};
@@ -252,8 +243,8 @@ OSD_ALWAYS_INLINE status transport::dapls_ib_post_send(qp &q, wr &w, DAT_COUNT s
 {
     soft_hca::request &r = w.request;
     set_segments(r, segments, local);
-    r.kind = w.operation == DAT_DTO_SEND         ? soft_hca::work::send
-             : w.operation == DAT_DTO_RDMA_WRITE ? soft_hca::work::write
+    r.kind = w.operation == opcode::send         ? soft_hca::work::send
+             : w.operation == opcode::rdma_write ? soft_hca::work::write
                                                  : soft_hca::work::read;
     if (remote != nullptr)
         set_remote(r, *remote);
@@ -263,50 +254,43 @@ OSD_ALWAYS_INLINE status transport::dapls_ib_post_send(qp &q, wr &w, DAT_COUNT s
     return q.pair.post_send(r) ? success : out_of_memory;
 }
 
-inline status transport::dapls_ib_post_extended(qp &q, wr &w, DAT_COUNT segments,
-                                                const DAT_LMR_TRIPLET *local,
-                                                const DAT_RMR_TRIPLET *remote,
-                                                const extended_operands &operands,
-                                                DAT_COMPLETION_FLAGS flags)
+/// The kind of work of an operation that is posted as an extended request.
+constexpr soft_hca::work extended_kind(opcode operation)
 {
-    soft_hca::request &r = w.request;
-    set_segments(r, segments, local);
-    set_remote(r, *remote);
-    const int operation = w.operation;
-    r.kind = operation == DAT_IB_DTO_RDMA_WRITE_IMMED ? soft_hca::work::write_immediate
-             : operation == DAT_IB_DTO_FETCH_ADD      ? soft_hca::work::fetch_add
-                                                      : soft_hca::work::compare_swap;
-    r.immediate = operands.immediate;
-    r.atomic.compare_or_add = operands.add_or_compare;
-    r.atomic.swap = operands.swap;
-    r.flags = flags_of(flags);
-    return q.pair.post_send(r) ? success : out_of_memory;
+    switch (operation) {
+    case opcode::write_immediate:
+        return soft_hca::work::write_immediate;
+    case opcode::fetch_add:
+        return soft_hca::work::fetch_add;
+    case opcode::compare_swap:
+        return soft_hca::work::compare_swap;
+    case opcode::read_to_rmr:
+        return soft_hca::work::read_to_window;
+    default:
+        return soft_hca::work::send;
+    }
 }
 
-inline status transport::dapls_ib_post_send_invalidate(qp &q, wr &w, DAT_COUNT segments,
-                                                       const DAT_LMR_TRIPLET *local,
-                                                       DAT_RMR_CONTEXT key,
-                                                       DAT_COMPLETION_FLAGS flags)
+inline status transport::dapls_ib_post_extended(qp &q, wr &w, const extended_request &wanted)
 {
     soft_hca::request &r = w.request;
-    set_segments(r, segments, local);
-    r.remote.key = key;
-    r.kind = soft_hca::work::send;
-    r.flags = flags_of(flags) | soft_hca::request_invalidate;
-    return q.pair.post_send(r) ? success : out_of_memory;
-}
-
-inline status transport::dapls_ib_post_read_to_rmr(qp &q, wr &w, const DAT_RMR_TRIPLET &to,
-                                                   const DAT_RMR_TRIPLET &from,
-                                                   DAT_COMPLETION_FLAGS flags)
-{
-    soft_hca::request &r = w.request;
-    r.local[0] = {to.virtual_address, to.segment_length, to.rmr_context};
-    r.segments = 1;
-    set_remote(r, from);
-    r.length = from.segment_length;
-    r.kind = soft_hca::work::read_to_window;
-    r.flags = flags_of(flags);
+    r.kind = extended_kind(w.operation);
+    r.flags = flags_of(wanted.flags);
+    set_segments(r, wanted.segments, wanted.local);
+    if (wanted.remote != nullptr)
+        set_remote(r, *wanted.remote);
+    if (w.operation == opcode::send_invalidate) {
+        r.remote.key = wanted.key;
+        r.flags |= soft_hca::request_invalidate;
+    } else if (w.operation == opcode::read_to_rmr) {
+        r.local[0] = {wanted.to->virtual_address, wanted.to->segment_length,
+                      wanted.to->rmr_context};
+        r.segments = 1;
+        r.length = wanted.remote->segment_length;
+    }
+    r.immediate = wanted.immediate;
+    r.atomic.compare_or_add = wanted.add_or_compare;
+    r.atomic.swap = wanted.swap;
     return q.pair.post_send(r) ? success : out_of_memory;
 }
 

@@ -10,13 +10,15 @@ namespace dapl::soft {
 namespace {
 
 soft_hca::pair_params pair_params_of(types::pd &domain, types::cq *recv_cq, types::cq *send_cq,
-                                     const qp_params &params)
+                                     types::srq *shared, const qp_params &params)
 {
     soft_hca::pair_params out;
     out.owner = params.owner;
     out.domain = &domain.domain;
     out.send_queue = send_cq == nullptr ? nullptr : &send_cq->queue;
     out.receive_queue = recv_cq == nullptr ? nullptr : &recv_cq->queue;
+    out.shared = shared == nullptr ? nullptr : &shared->queue;
+    out.receiver = params.receiver;
     out.max_sends = static_cast<std::uint32_t>(params.max_send);
     out.max_receives = static_cast<std::uint32_t>(params.max_recv);
     out.concurrent_posts = params.concurrent_posts;
@@ -25,31 +27,17 @@ soft_hca::pair_params pair_params_of(types::pd &domain, types::cq *recv_cq, type
     return out;
 }
 
-status make_pair(types::pd &domain, types::qp &q, const soft_hca::pair_params &params)
+} // namespace
+
+status transport::dapls_ib_qp_alloc(pd &domain, qp &q, cq *recv_cq, cq *send_cq, srq *shared,
+                                    const qp_params &params)
 {
     q.of = domain.of;
-    if (q.of->device.make_pair(q.pair, params))
+    if (q.of->device.make_pair(q.pair, pair_params_of(domain, recv_cq, send_cq, shared, params)))
         return success;
     dapl_log(DAPL_DBG_TYPE_ERR, "%s: creating a queue pair failed: out of memory or ids",
              q.of->interface.name);
     return status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
-}
-
-} // namespace
-
-status transport::dapls_ib_qp_alloc(pd &domain, qp &q, cq *recv_cq, cq *send_cq,
-                                    const qp_params &params)
-{
-    return make_pair(domain, q, pair_params_of(domain, recv_cq, send_cq, params));
-}
-
-status transport::dapls_ib_qp_alloc_srq(pd &domain, qp &q, srq &from, cq *recv_cq, cq *send_cq,
-                                        const qp_params &params)
-{
-    soft_hca::pair_params shared = pair_params_of(domain, recv_cq, send_cq, params);
-    shared.shared = &from.queue;
-    shared.receiver = params.receiver;
-    return make_pair(domain, q, shared);
 }
 
 void transport::dapls_ib_qp_free(qp &q)

@@ -82,7 +82,7 @@ bool start_domain(hca &device, callback_domain &domain)
 
 bool start_domains(hca &device)
 {
-    const std::uint32_t count = port_features.cqeh_domains ? device.params.threads : 1;
+    const std::uint32_t count = own_features.cqeh_domains ? device.params.threads : 1;
     device.domains.reset(new (std::nothrow) callback_domain[count]);
     if (device.domains == nullptr)
         return false;

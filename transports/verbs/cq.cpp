@@ -147,7 +147,7 @@ DAT_DTO_COMPLETION_STATUS failure_of(cq *polled, const wr &w, ibv_wc_status stat
     case IBV_WC_LOC_LEN_ERR:
         return DAT_DTO_ERR_LOCAL_LENGTH;
     case IBV_WC_LOC_QP_OP_ERR: // rxe: a message longer than the receive
-        return w.operation == DAT_DTO_RECEIVE ? DAT_DTO_ERR_LOCAL_LENGTH : DAT_DTO_ERR_LOCAL_EP;
+        return w.operation == opcode::receive ? DAT_DTO_ERR_LOCAL_LENGTH : DAT_DTO_ERR_LOCAL_EP;
     case IBV_WC_LOC_EEC_OP_ERR:
         return DAT_DTO_ERR_LOCAL_EP;
     case IBV_WC_LOC_PROT_ERR:

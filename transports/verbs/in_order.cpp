@@ -11,7 +11,7 @@ namespace {
 
 bool is_read(const wr &w)
 {
-    return w.operation == DAT_DTO_RDMA_READ;
+    return w.operation == opcode::rdma_read;
 }
 
 /// Whether a read that was posted before this request is outstanding. The search ends at a request
@@ -28,7 +28,7 @@ bool is_behind_read(const wr &w)
 /// Reads complete in order among themselves.
 bool has_overtaken_read(const wr &w)
 {
-    return w.operation != DAT_DTO_RECEIVE && !is_read(w) && !w.finished && is_behind_read(w);
+    return w.operation != opcode::receive && !is_read(w) && !w.finished && is_behind_read(w);
 }
 
 void keep(fifo<wr> &in, const ibv_wc &entry)

@@ -30,7 +30,7 @@
 #include <rdma/rdma_cma.h>
 #include <utility>
 
-static_assert(DAPLS_IB_VERSION == 4, "the verbs port was written for version 4");
+static_assert(DAPLS_IB_VERSION == 5, "the verbs port was written for version 5");
 
 namespace dapl::verbs::vrb {
 
@@ -83,7 +83,7 @@ struct cq final : all_link, deferred_completions<wr> {
     // The consumer's, inside the door.
     ibv_cq *handle = nullptr;
     int (*poll)(ibv_cq *, int, ibv_wc *) = nullptr; ///< what ibv_poll_cq calls
-    static constexpr int batch = port_features.batched_poll ? 16 : 1;
+    static constexpr int batch = own_features.batched_poll ? 16 : 1;
     ibv_wc taken[batch];
     const ibv_wc *next = taken; ///< first entry of `taken` that is left
     int left = 0;               ///< how many of them there are
@@ -389,14 +389,14 @@ OSD_ALWAYS_INLINE void read_completion(cq *polled, const ibv_wc &entry, wr &requ
 /// consumer's.
 OSD_ALWAYS_INLINE ibv_sge *gather(ibv_sge *built, DAT_COUNT segments, const DAT_LMR_TRIPLET *local)
 {
-    if constexpr (port_features.direct_post)
+    if constexpr (own_features.direct_post)
         return reinterpret_cast<ibv_sge *>(const_cast<DAT_LMR_TRIPLET *>(local));
     for (DAT_COUNT i = 0; i < segments; ++i)
         built[i] = {local[i].virtual_address, local[i].segment_length, local[i].lmr_context};
     return built;
 }
 
-inline constexpr std::size_t built_entries = port_features.direct_post ? 1 : max_iov;
+inline constexpr std::size_t built_entries = own_features.direct_post ? 1 : max_iov;
 
 struct types {
     using hca = vrb::hca;
@@ -454,7 +454,8 @@ struct transport : dapls_ib<vrb::types> {
     }
     static void dapls_ib_cno_wakeup(hca &device) { vrb::wake_waiter(device); }
 
-    static status dapls_ib_qp_alloc(pd &, qp &, cq *recv_cq, cq *send_cq, const qp_params &);
+    static status dapls_ib_qp_alloc(pd &, qp &, cq *recv_cq, cq *send_cq, srq *shared,
+                                    const qp_params &);
     static void dapls_ib_qp_free(qp &);
     static status dapls_ib_qp_reset(qp &);
 
@@ -464,17 +465,12 @@ struct transport : dapls_ib<vrb::types> {
     static status dapls_ib_srq_set_limit(srq &, DAT_COUNT low_watermark);
     static status dapls_ib_post_srq_recv(srq &, wr &, DAT_COUNT segments,
                                          const DAT_LMR_TRIPLET *local);
-    static status dapls_ib_qp_alloc_srq(pd &, qp &, srq &, cq *recv_cq, cq *send_cq,
-                                        const qp_params &);
 
     static status dapls_ib_post_send(qp &, wr &, DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
                                      const DAT_RMR_TRIPLET *remote, DAT_COMPLETION_FLAGS);
     static status dapls_ib_post_recv(qp &, wr &, DAT_COUNT segments, const DAT_LMR_TRIPLET *local);
     static DAT_COUNT dapls_ib_requests_done(qp &, wr &oldest, DAT_COUNT most);
-    static status dapls_ib_post_extended(qp &, wr &, DAT_COUNT segments,
-                                         const DAT_LMR_TRIPLET *local,
-                                         const DAT_RMR_TRIPLET *remote, const extended_operands &,
-                                         DAT_COMPLETION_FLAGS);
+    static status dapls_ib_post_extended(qp &, wr &, const extended_request &);
 
     static status dapls_ib_setup_conn_listener(hca &, listener &, service_point &, DAT_CONN_QUAL &);
     static void dapls_ib_remove_conn_listener(listener &);
@@ -558,11 +554,11 @@ inline bool transport::is_nth(qp &q)
 /// The device's flags for a request about to be posted; notes whether its success is suppressed.
 OSD_ALWAYS_INLINE unsigned transport::send_flags(qp &q, wr &w, DAT_COMPLETION_FLAGS flags)
 {
-    const DAT_DTOS operation = w.operation;
+    const opcode operation = w.operation;
     const DAT_UINT32 length = w.length;
-    const bool read = operation == DAT_DTO_RDMA_READ;
+    const bool read = operation == opcode::rdma_read;
     unsigned out = IBV_SEND_SIGNALED;
-    if (port_features.inline_send && !read && length - 1 < q.max_inline) // no empty message
+    if (own_features.inline_send && !read && length - 1 < q.max_inline) // no empty message
         out |= IBV_SEND_INLINE;
     bool plain = true;
     if (flags != DAT_COMPLETION_DEFAULT_FLAG) [[unlikely]] {
@@ -587,10 +583,10 @@ OSD_ALWAYS_INLINE status transport::dapls_ib_post_send(qp &q, wr &w, DAT_COUNT s
                                                        const DAT_RMR_TRIPLET *remote,
                                                        DAT_COMPLETION_FLAGS flags)
 {
-    const DAT_DTOS operation = w.operation; // what the door orders is not read again behind it
+    const opcode operation = w.operation; // what the door orders is not read again behind it
     const DAT_UINT32 length = w.length;
     const unsigned carried = send_flags(q, w, flags);
-    const bool odd_read = operation == DAT_DTO_RDMA_READ && length != remote->segment_length;
+    const bool odd_read = operation == opcode::rdma_read && length != remote->segment_length;
     q.send_door.enter();
     ibv_qp *const handle = q.fast_qp.load(std::memory_order_acquire);
     if (handle == nullptr || odd_read) [[unlikely]] {
@@ -598,14 +594,14 @@ OSD_ALWAYS_INLINE status transport::dapls_ib_post_send(qp &q, wr &w, DAT_COUNT s
         return vrb::send_slow(q, w, segments, local, remote, carried & ~unsigned{IBV_SEND_INLINE});
     }
     ibv_sge built[vrb::built_entries];
-    ibv_send_wr &request = operation == DAT_DTO_SEND         ? q.send
-                           : operation == DAT_DTO_RDMA_WRITE ? q.write
+    ibv_send_wr &request = operation == opcode::send         ? q.send
+                           : operation == opcode::rdma_write ? q.write
                                                              : q.read;
     request.wr_id = reinterpret_cast<std::uint64_t>(&w);
     request.sg_list = vrb::gather(built, segments, local);
     request.num_sge = segments;
     request.send_flags = carried;
-    if (operation != DAT_DTO_SEND) {
+    if (operation != opcode::send) {
         request.wr.rdma.remote_addr = remote->virtual_address;
         request.wr.rdma.rkey = remote->rmr_context;
     }

@@ -65,7 +65,7 @@ int post_without_signal(ibv_qp *to, ibv_send_wr *request, ibv_send_wr **bad)
 status make_queue_pair(hca &device, qp &q)
 {
     ibv_qp *handle = nullptr;
-    if constexpr (port_features.inline_send)
+    if constexpr (own_features.inline_send)
         handle = create_qp(q, device.params.max_inline);
     if (handle == nullptr)
         handle = create_qp(q, 0);
@@ -110,16 +110,16 @@ int clip(ibv_sge *out, DAT_COUNT segments, const DAT_LMR_TRIPLET *local, DAT_UIN
 
 ibv_wr_opcode opcode_of(const wr &w)
 {
-    switch (static_cast<int>(w.operation)) {
-    case DAT_DTO_RDMA_READ:
+    switch (w.operation) {
+    case opcode::rdma_read:
         return IBV_WR_RDMA_READ;
-    case DAT_DTO_RDMA_WRITE:
+    case opcode::rdma_write:
         return IBV_WR_RDMA_WRITE;
-    case DAT_IB_DTO_RDMA_WRITE_IMMED:
+    case opcode::write_immediate:
         return IBV_WR_RDMA_WRITE_WITH_IMM;
-    case DAT_IB_DTO_FETCH_ADD:
+    case opcode::fetch_add:
         return IBV_WR_ATOMIC_FETCH_AND_ADD;
-    case DAT_IB_DTO_CMP_SWAP:
+    case opcode::compare_swap:
         return IBV_WR_ATOMIC_CMP_AND_SWP;
     default:
         return IBV_WR_SEND;
@@ -236,19 +236,19 @@ status post_request(qp &q, wr &w, ibv_send_wr &request)
 }
 
 /// Remote address and operands of an extended operation.
-void set_operands(ibv_send_wr &request, const wr &w, const DAT_RMR_TRIPLET &remote,
-                  const extended_operands &operands)
+void set_operands(ibv_send_wr &request, const wr &w, const extended_request &wanted)
 {
-    if (static_cast<int>(w.operation) == DAT_IB_DTO_RDMA_WRITE_IMMED) {
-        request.imm_data = htonl(operands.immediate);
+    const DAT_RMR_TRIPLET &remote = *wanted.remote;
+    if (w.operation == opcode::write_immediate) {
+        request.imm_data = htonl(wanted.immediate);
         request.wr.rdma.remote_addr = remote.virtual_address;
         request.wr.rdma.rkey = remote.rmr_context;
         return;
     }
     request.wr.atomic.remote_addr = remote.virtual_address;
     request.wr.atomic.rkey = remote.rmr_context;
-    request.wr.atomic.compare_add = operands.add_or_compare;
-    request.wr.atomic.swap = operands.swap;
+    request.wr.atomic.compare_add = wanted.add_or_compare;
+    request.wr.atomic.swap = wanted.swap;
 }
 
 } // namespace
@@ -290,7 +290,7 @@ status recv_failed(qp &q, int error)
 status send_slow(qp &q, wr &w, DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
                  const DAT_RMR_TRIPLET *remote, unsigned flags)
 {
-    const bool read = w.operation == DAT_DTO_RDMA_READ;
+    const bool read = w.operation == opcode::rdma_read;
     ibv_sge entries[max_iov];
     ibv_send_wr request{};
     request.sg_list = entries;
@@ -361,10 +361,8 @@ bool closing_marker_completed(qp &q)
 
 } // namespace vrb
 
-namespace {
-
-status alloc_queue_pair(pd &domain, qp &q, srq *shared, cq *recv_cq, cq *send_cq,
-                        const qp_params &params)
+status transport::dapls_ib_qp_alloc(pd &domain, qp &q, cq *recv_cq, cq *send_cq, srq *shared,
+                                    const qp_params &params)
 {
     hca &device = *domain.device;
     q.device = &device;
@@ -387,20 +385,6 @@ status alloc_queue_pair(pd &domain, qp &q, srq *shared, cq *recv_cq, cq *send_cq
     osd::lock_guard hold(device.lock);
     device.qps.push(q);
     return success;
-}
-
-} // namespace
-
-status transport::dapls_ib_qp_alloc(pd &domain, qp &q, cq *recv_cq, cq *send_cq,
-                                    const qp_params &params)
-{
-    return alloc_queue_pair(domain, q, nullptr, recv_cq, send_cq, params);
-}
-
-status transport::dapls_ib_qp_alloc_srq(pd &domain, qp &q, srq &shared, cq *recv_cq, cq *send_cq,
-                                        const qp_params &params)
-{
-    return alloc_queue_pair(domain, q, &shared, recv_cq, send_cq, params);
 }
 
 namespace {
@@ -432,18 +416,14 @@ DAT_COUNT transport::dapls_ib_requests_done(qp &q, wr &oldest, DAT_COUNT most)
     return count_done(oldest, most);
 }
 
-status transport::dapls_ib_post_extended(qp &q, wr &w, DAT_COUNT segments,
-                                         const DAT_LMR_TRIPLET *local,
-                                         const DAT_RMR_TRIPLET *remote,
-                                         const extended_operands &operands,
-                                         DAT_COMPLETION_FLAGS flags)
+status transport::dapls_ib_post_extended(qp &q, wr &w, const extended_request &wanted)
 {
     ibv_sge built[built_entries];
     ibv_send_wr request{};
-    request.sg_list = gather(built, segments, local);
-    request.num_sge = segments;
-    request.send_flags = send_flags(q, w, flags) & ~static_cast<unsigned>(IBV_SEND_INLINE);
-    set_operands(request, w, *remote, operands);
+    request.sg_list = gather(built, wanted.segments, wanted.local);
+    request.num_sge = wanted.segments;
+    request.send_flags = send_flags(q, w, wanted.flags) & ~static_cast<unsigned>(IBV_SEND_INLINE);
+    set_operands(request, w, wanted);
     return post_request(q, w, request);
 }
 
