@@ -23,6 +23,7 @@ OPTIONS = argparse.Namespace()
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 SKIP = 77
+LICENCE = "SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause"
 INCLUDES = {
     "libdat2": ("include", "dat2/dat_registry.h", "dat2/dat_ib_extensions.h"),
     "libdat": ("include", "dat/dat_registry.h"),
@@ -137,7 +138,8 @@ def renew() -> None:
     with tempfile.TemporaryDirectory(prefix="abi-") as folder:
         for name, library in OPTIONS.library.items():
             made = described(name, symbols_of(library), ROOT, pathlib.Path(folder))
-            shutil.copyfile(made, of_release(name))
+            corpus, _, rest = made.read_text().partition("\n")  # abidiff wants its element first
+            of_release(name).write_text(f"{corpus}\n<!-- {LICENCE} -->\n{rest}")
             print(f"wrote {of_release(name)}")
 
 
