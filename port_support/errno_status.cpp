@@ -5,8 +5,6 @@
 #include "osd_errno.hpp"
 #include "osd_system.hpp"
 
-#include <cstring>
-
 namespace dapl::DAPL_TRANSPORT {
 
 status status_of_errno(int error)
@@ -32,7 +30,7 @@ status status_of_errno(int error)
 
 status call_failed(const char *device, const char *call, int error)
 {
-    dapl_log(DAPL_DBG_TYPE_ERR, "%s: %s failed: %s%s", device, call, std::strerror(error),
+    dapl_log(DAPL_DBG_TYPE_ERR, "%s: %s failed: %s%s", device, call, osd::error_text(error).text,
              osd::limit_text(error).text);
     return status_of_errno(error);
 }
@@ -40,7 +38,7 @@ status call_failed(const char *device, const char *call, int error)
 status listen_failed(const char *device, const char *call, std::uint16_t port, int error)
 {
     dapl_log(DAPL_DBG_TYPE_CM, "%s: %s on port %u failed: %s", device, call, port,
-             std::strerror(error));
+             osd::error_text(error).text);
     return error == EADDRINUSE ? status::error(DAT_CONN_QUAL_IN_USE) : status_of_errno(error);
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "osd_system.hpp"
 
+#include "osd_errno.hpp"
+
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
@@ -264,6 +266,11 @@ void log_line(unsigned destinations, const char *identity, const char *text)
         syslog(LOG_USER | LOG_DEBUG, "%s: %s", identity, text);
     if ((destinations & log_stderr) != 0)
         write_error_line(identity, text);
+}
+
+error_text::error_text(int error)
+{
+    std::snprintf(text, sizeof text, "%s", std::strerror(error));
 }
 
 limit_text::limit_text(int error)

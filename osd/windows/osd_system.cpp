@@ -2,9 +2,12 @@
 // Above this layer text is UTF-8; Windows has UTF-16.
 #include "osd_system.hpp"
 
+#include "osd_errno.hpp"
+
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <cwchar>
 #include <fcntl.h>
 #include <io.h>
@@ -67,7 +70,8 @@ HMODULE load(const wchar_t *name)
                           LOAD_LIBRARY_SEARCH_DLL_LOAD_DIR | LOAD_LIBRARY_SEARCH_DEFAULT_DIRS);
 }
 
-void describe(DWORD cause, const char *path, char *error, std::size_t error_size)
+/// What the system says of an error of its own; null when it says nothing.
+text<char> system_text(DWORD cause)
 {
     wchar_t wide[256] = L"";
     DWORD length = FormatMessageW(
@@ -75,7 +79,12 @@ void describe(DWORD cause, const char *path, char *error, std::size_t error_size
         nullptr, cause, 0, wide, static_cast<DWORD>(std::size(wide)), nullptr);
     while (length != 0 && (wide[length - 1] == L' ' || wide[length - 1] == L'.'))
         wide[--length] = L'\0'; // our text follows
-    const auto reason = narrowed(wide);
+    return length != 0 ? narrowed(wide) : nullptr;
+}
+
+void describe(DWORD cause, const char *path, char *error, std::size_t error_size)
+{
+    const auto reason = system_text(cause);
     std::snprintf(error, error_size, "%s: %s (error %lu)", path,
                   reason != nullptr ? reason.get() : "", cause);
 }
@@ -206,6 +215,19 @@ void log_line(unsigned destinations, const char *identity, const char *text)
         OutputDebugStringA(line);
     if ((destinations & log_stderr) != 0)
         std::fputs(line, stderr);
+}
+
+/// The C library knows the numbers of its own alone, which are below those of Winsock.
+error_text::error_text(int error)
+{
+    constexpr int first_of_winsock = 10000;
+    const auto told = error >= first_of_winsock ? system_text(static_cast<DWORD>(error)) : nullptr;
+    if (told != nullptr)
+        std::snprintf(text, sizeof text, "%s (error %d)", told.get(), error);
+    else if (error >= first_of_winsock)
+        std::snprintf(text, sizeof text, "error %d", error);
+    else
+        std::snprintf(text, sizeof text, "%s", std::strerror(error));
 }
 
 limit_text::limit_text(int) {}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Environment, files, shared libraries, the log.
 #include "host.hpp"
+#include "osd_errno.hpp"
 #include "osd_system.hpp"
 #include "scratch.hpp"
 
@@ -122,6 +123,16 @@ TEST_CASE("reading files leaves no descriptor open")
     const int after = dup(0);
     close(after);
     CHECK_EQ(before, after);
+}
+
+TEST_CASE("errors of the C library and of the network have texts")
+{
+    CHECK(std::string(osd::error_text(ENOMEM).text) == std::strerror(ENOMEM));
+    for (int error : {ESHUTDOWN, EHOSTDOWN}) {
+        const std::string text = osd::error_text(error).text;
+        CHECK_MESSAGE(text.find("nknown") == std::string::npos, text);
+        CHECK(text.size() > 6);
+    }
 }
 
 TEST_CASE("a library that is not there: null, and the text of the failure, cut to its room")

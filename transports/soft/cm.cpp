@@ -6,6 +6,7 @@
 
 #include "dapl_debug.hpp"
 #include "osd_address.hpp"
+#include "osd_errno.hpp"
 
 #include <cstring>
 
@@ -106,7 +107,7 @@ namespace {
 status listen_error(const types::hca &h, DAT_CONN_QUAL qualifier, int error)
 {
     dapl_log(DAPL_DBG_TYPE_CM, "%s: listening on qualifier %llu failed: %s", h.interface.name,
-             static_cast<unsigned long long>(qualifier), std::strerror(error));
+             static_cast<unsigned long long>(qualifier), osd::error_text(error).text);
     if (soft_hca::is_address_in_use(error))
         return status::error(DAT_CONN_QUAL_IN_USE);
     if (soft_hca::is_forbidden(error))

@@ -5,6 +5,7 @@
 #include "upcall_table.hpp"
 
 #include "dapl_debug.hpp"
+#include "osd_errno.hpp"
 #include "osd_system.hpp"
 #include "osd_thread.hpp"
 
@@ -47,7 +48,7 @@ status find_interface(types::hca &h, const char *adapter)
         return status::error(DAT_INVALID_PARAMETER);
     }
     dapl_log(DAPL_DBG_TYPE_ERR, "%s: looking for the interface \"%s\" failed: %s", adapter,
-             h.params.interface, std::strerror(error));
+             h.params.interface, osd::error_text(error).text);
     return status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE);
 }
 
@@ -90,8 +91,9 @@ status no_key(const types::hca &h, const char *why, const char *more = "")
 status read_key(const types::hca &h, key_file &key)
 {
     if (!soft_hca::seal_library::is_built())
-        return no_key(h, "this library was built without sealed packets, which need OpenSSL 3 (Meson's "
-                         "-Dsoft_keys) and Linux");
+        return no_key(
+            h, "this library was built without sealed packets, which need OpenSSL 3 (Meson's "
+               "-Dsoft_keys) and Linux");
     const key_file::trouble found = key.read(h.params.key_file);
     if (found == key_file::trouble::not_readable)
         return no_key(h, "it cannot be read: ", std::strerror(errno));
@@ -121,7 +123,7 @@ status open_device(types::hca &h)
         return no_key(h, "there is no libcrypto.so.3 of OpenSSL 3 to be loaded");
     }
     dapl_log(DAPL_DBG_TYPE_ERR, "%s: opening the software HCA failed: %s%s", h.interface.name,
-             std::strerror(error), osd::limit_text(error).text);
+             osd::error_text(error).text, osd::limit_text(error).text);
     h.device.close();
     return status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE);
 }
