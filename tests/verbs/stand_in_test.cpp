@@ -63,10 +63,13 @@ public:
             ::close(error_output_);
             error_output_ = -1;
         }
-        std::rewind(instead_);
-        std::string log;
-        for (int c = std::fgetc(instead_); c != EOF; c = std::fgetc(instead_))
-            log += static_cast<char>(c);
+        return text();
+    }
+    std::string text() const
+    {
+        std::string log(65'536, ' ');
+        const ssize_t size = ::pread(::fileno(instead_), log.data(), log.size(), 0);
+        log.resize(size > 0 ? static_cast<std::size_t>(size) : 0);
         return log;
     }
 
@@ -145,6 +148,25 @@ TEST_CASE("vector=: a vector that the device has not is refused, and the log say
     CHECK(log.find("0 to 3") != std::string::npos);
 }
 
+// ---------------------------------------------------------------------------- connections
+
+TEST_CASE("connections that the peer has ended leave no identifier behind")
+{
+    adapter ia;
+    test_endpoint from(ia);
+    test_endpoint to(ia);
+    const std::size_t before = stand_in::identifiers();
+    for (int round = 0; round < 20; ++round) {
+        establish(from, to);
+        MUST(from.disconnect(DAT_CLOSE_ABRUPT_FLAG));
+        next_connection(to.connect_evd, DAT_CONNECTION_EVENT_DISCONNECTED);
+        next_connection(from.connect_evd, DAT_CONNECTION_EVENT_DISCONNECTED);
+        MUST(dat_ep_reset(from.ep));
+        MUST(dat_ep_reset(to.ep));
+    }
+    CHECK(becomes_true([&] { return stand_in::identifiers() <= before; }));
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 2) {
@@ -153,6 +175,7 @@ int main(int argc, char **argv)
     }
     const std::string registry = "/tmp/stand-in-" + std::to_string(::getpid()) + ".conf";
     ::setenv("DAT_OVERRIDE", registry.c_str(), 1);
+    ::setenv("DAPL_DBG_TYPE", "0x3", 1); // errors and warnings
     the_settings().ia = ia_name;
     doctest::Context context(argc - 1, argv + 1);
     const int result = write_registry(registry, argv[1]) ? context.run() : 2;

@@ -406,6 +406,14 @@ void connection_event(hca &device, connection &c, const cm_event &event) OSD_REQ
     }
 }
 
+/// InfiniBand forgets a connection whose end the peer began and we have confirmed: there is no
+/// other event for it.
+void forget_confirmed(hca &device, connection &c) OSD_REQUIRES(device.lock)
+{
+    if (c.pair == nullptr && c.leaving)
+        close_connection(device, c);
+}
+
 /// The device is removed. Each identifier gets an event, listeners too.
 void device_removed(hca &device, const cm_event &event) OSD_REQUIRES(device.lock)
 {
@@ -447,7 +455,9 @@ bool take_cm_event(hca &device)
         device_removed(device, event);
         break;
     case RDMA_CM_EVENT_ADDR_CHANGE:
+        break;
     case RDMA_CM_EVENT_TIMEWAIT_EXIT:
+        forget_confirmed(device, *static_cast<connection *>(event.id->context));
         break;
     default:
         connection_event(device, *static_cast<connection *>(event.id->context), event);
