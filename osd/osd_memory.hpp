@@ -25,6 +25,11 @@ constexpr const char *text_of(memory_use use)
 /// time depends on the number of mappings, not on the size.
 memory_use look_at_memory(const void *address, std::size_t size, bool to_write);
 
+/// Whether a processor can read the first and the last byte of [address, address + size), a region
+/// that a device has accepted. Reads them without a fault; where the system does not tell, they
+/// count as readable.
+bool is_readable(const void *address, std::size_t size);
+
 /// Whether other processes can have [address, address + size) too, at this time: no part is known
 /// to be private. If the system does not tell, it counts as shared.
 bool may_be_shared(const void *address, std::size_t size);

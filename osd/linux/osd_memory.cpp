@@ -164,6 +164,12 @@ memory_use look_at_memory(const void *address, std::size_t size, bool to_write)
     return memory_use::possible;
 }
 
+bool is_readable(const void *address, std::size_t size)
+{
+    const auto first = reinterpret_cast<std::uintptr_t>(address);
+    return size == 0 || (can_be_read(first) && can_be_read(first + size - 1));
+}
+
 bool may_be_shared(const void *address, std::size_t size)
 {
     std::uintptr_t from = reinterpret_cast<std::uintptr_t>(address);

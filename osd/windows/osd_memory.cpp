@@ -26,6 +26,11 @@ memory_use look_at_memory(const void *address, std::size_t size, bool to_write)
     return memory_use::possible;
 }
 
+bool is_readable(const void *address, std::size_t size)
+{
+    return look_at_memory(address, size, false) == memory_use::possible;
+}
+
 bool may_be_shared(const void *address, std::size_t size)
 {
     std::uintptr_t from = reinterpret_cast<std::uintptr_t>(address);

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <set>
 #include <string>
+#include <sys/mman.h>
 #include <unistd.h>
 
 using namespace conformance;
@@ -26,6 +27,9 @@ bool write_registry(const std::string &path, const std::string &library)
         {"", ""},
         {"-vector2", "vector=2"},
         {"-vector9", "vector=9"},
+        {"-inline0", "inline=0"},
+        {"-odp", "odp=1"},
+        {"-relaxed", "relaxed_ordering=1"},
     };
     std::FILE *file = std::fopen(path.c_str(), "w");
     if (file == nullptr)
@@ -146,6 +150,136 @@ TEST_CASE("vector=: a vector that the device has not is refused, and the log say
     INFO(log);
     CHECK(log.find("vector=9") != std::string::npos);
     CHECK(log.find("0 to 3") != std::string::npos);
+}
+
+// ---------------------------------------------------------------------------- memory
+
+namespace {
+
+/// Memory that devices read and processors do not, as a GPU's may be. It is here while this lives.
+class device_memory {
+public:
+    static constexpr std::size_t size = 4096;
+
+    device_memory()
+        : address_(::mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)),
+          behind_(size, 'd')
+    {
+        REQUIRE(address_ != MAP_FAILED);
+        stand_in::add_device_memory(address_, size, behind_.data());
+    }
+    device_memory(const device_memory &) = delete;
+    device_memory &operator=(const device_memory &) = delete;
+    ~device_memory()
+    {
+        stand_in::forget_device_memory();
+        ::munmap(address_, size);
+    }
+    void *address() const { return address_; }
+
+private:
+    void *address_;
+    std::vector<char> behind_;
+};
+
+/// Registers memory for everything; the triplet of its first 16 bytes.
+DAT_LMR_TRIPLET registered(adapter &ia, DAT_PZ_HANDLE pz, void *address, std::size_t size)
+{
+    DAT_REGION_DESCRIPTION where{};
+    where.for_va = address;
+    DAT_LMR_HANDLE lmr = DAT_HANDLE_NULL;
+    DAT_LMR_TRIPLET at{};
+    DAT_RMR_CONTEXT remote = 0;
+    DAT_VLEN length = 0;
+    MUST(dat_lmr_create(ia.handle, DAT_MEM_TYPE_VIRTUAL, where, size, pz, DAT_MEM_PRIV_ALL_FLAG,
+                        DAT_VA_TYPE_VA, &lmr, &at.lmr_context, &remote, &length,
+                        &at.virtual_address));
+    at.segment_length = 16;
+    return at;
+}
+
+} // namespace
+
+TEST_CASE("memory that no processor reads is sent all the same, and only by the device")
+{
+    adapter ia;
+    connected_pair pair(ia);
+    const device_memory gpu;
+    std::size_t before = stand_in::inline_posts();
+    move_data(pair.active, pair.passive);
+    MUST(pair.passive.recv(0, 64));
+    MUST(pair.active.send(0, 16));
+    CHECK(stand_in::inline_posts() > before);
+    CHECK(next_dto(pair.active.request_evd).status == DAT_DTO_SUCCESS);
+    CHECK(next_dto(pair.passive.recv_evd).status == DAT_DTO_SUCCESS);
+
+    DAT_LMR_TRIPLET from = registered(ia, pair.active.pz, gpu.address(), gpu.size);
+    before = stand_in::inline_posts();
+    MUST(pair.passive.recv(0, 64));
+    MUST(dat_ep_post_send(pair.active.ep, 1, &from, cookie_of(1), DAT_COMPLETION_DEFAULT_FLAG));
+    CHECK(next_dto(pair.active.request_evd).status == DAT_DTO_SUCCESS);
+    CHECK(next_dto(pair.passive.recv_evd).transfered_length == 16);
+    CHECK(pair.passive.memory.bytes[0] == 'd');
+    CHECK(pair.passive.memory.bytes[15] == 'd');
+    CHECK(stand_in::inline_posts() == before);
+
+    // So is it for an endpoint that is made or reset later.
+    MUST(pair.active.disconnect(DAT_CLOSE_ABRUPT_FLAG));
+    next_connection(pair.active.connect_evd, DAT_CONNECTION_EVENT_DISCONNECTED);
+    next_connection(pair.passive.connect_evd, DAT_CONNECTION_EVENT_DISCONNECTED);
+    MUST(dat_ep_reset(pair.active.ep));
+    MUST(dat_ep_reset(pair.passive.ep));
+    establish(pair.active, pair.passive);
+    MUST(pair.passive.recv(0, 64));
+    MUST(dat_ep_post_send(pair.active.ep, 1, &from, cookie_of(1), DAT_COMPLETION_DEFAULT_FLAG));
+    CHECK(next_dto(pair.active.request_evd).status == DAT_DTO_SUCCESS);
+    CHECK(stand_in::inline_posts() == before);
+}
+
+TEST_CASE("memory of another zone does not keep short messages from travelling inside requests")
+{
+    adapter ia;
+    connected_pair pair(ia);
+    const device_memory gpu;
+    (void)registered(ia, make_pz(ia), gpu.address(), gpu.size);
+    const std::size_t before = stand_in::inline_posts();
+    MUST(pair.passive.recv(0, 64));
+    MUST(pair.active.send(0, 16));
+    CHECK(stand_in::inline_posts() == before + 1);
+}
+
+TEST_CASE("inline=0: nothing travels inside requests")
+{
+    adapter ia(named("-inline0"));
+    connected_pair pair(ia);
+    const std::size_t before = stand_in::inline_posts();
+    MUST(pair.passive.recv(0, 64));
+    MUST(pair.active.send(0, 16));
+    CHECK(stand_in::inline_posts() == before);
+    CHECK(next_dto(pair.active.request_evd).status == DAT_DTO_SUCCESS);
+}
+
+TEST_CASE("odp=, relaxed_ordering=: rights of regions, off unless asked for")
+{
+    constexpr unsigned on_demand = 1 << 6, relaxed = 1 << 20; // of verbs
+    const std::pair<const char *, unsigned> adapters[] = {
+        {"", 0}, {"-odp", on_demand}, {"-relaxed", relaxed}};
+    for (const auto &[suffix, rights] : adapters) {
+        INFO(std::string(suffix));
+        adapter ia(named(suffix));
+        connected_pair pair(ia);
+        CHECK((stand_in::rights_of_regions().back() & (on_demand | relaxed)) == rights);
+        move_data(pair.active, pair.passive);
+    }
+}
+
+TEST_CASE("odp=1 is refused where the device has no paging on demand")
+{
+    stand_in::device().on_demand_paging = false;
+    const std::string log = refusal_of("-odp");
+    stand_in::device().on_demand_paging = true;
+    INFO(log);
+    CHECK(log.find("odp=1") != std::string::npos);
 }
 
 // ---------------------------------------------------------------------------- connections

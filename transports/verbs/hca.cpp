@@ -108,6 +108,18 @@ status opening_failed(const hca &device, const char *call, int error)
     return status::error(DAT_INTERNAL_ERROR);
 }
 
+/// Whether the device pages memory in for all operations of the port.
+bool pages_on_demand(hca &device)
+{
+    constexpr std::uint32_t needed = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV |
+                                     IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ |
+                                     IBV_ODP_SUPPORT_SRQ_RECV;
+    ibv_device_attr_ex can{};
+    return ibv_query_device_ex(device.verbs, nullptr, &can) == 0 &&
+           (can.odp_caps.general_caps & IBV_ODP_SUPPORT) != 0 &&
+           (can.odp_caps.per_transport_caps.rc_odp_caps & needed) == needed;
+}
+
 /// Makes the completion vectors of the device known, and which vector the parameters want.
 status open_vectors(hca &device)
 {
@@ -137,6 +149,13 @@ status open_verbs(hca &device)
     if (!unblock(device.verbs->async_fd))
         return opening_failed(device, "fcntl of its descriptor", errno);
     note_kind(device);
+    if (device.params.odp != 0 && !pages_on_demand(device)) {
+        dapl_log(DAPL_DBG_TYPE_ERR,
+                 "%s: odp=1: the device has no paging on demand for reliable "
+                 "connections; leave the parameter out",
+                 device.name);
+        return status::error(DAT_INVALID_PARAMETER);
+    }
     if (const status vectors = open_vectors(device); !vectors.ok())
         return vectors;
     if (!start_service(device))

@@ -2,6 +2,7 @@
 #include "internal.hpp"
 
 #include "dapl_debug.hpp"
+#include "osd_memory.hpp"
 #include "osd_system.hpp"
 
 #include <cerrno>
@@ -34,7 +35,23 @@ int access_for(const vrb::hca &device, DAT_MEM_PRIV_FLAGS privileges)
         access |= IBV_ACCESS_REMOTE_WRITE;
     if (device.windows)
         access |= IBV_ACCESS_MW_BIND;
+    if (device.params.odp != 0)
+        access |= IBV_ACCESS_ON_DEMAND;
+    if (device.params.relaxed_ordering != 0)
+        access |= IBV_ACCESS_RELAXED_ORDERING;
     return access;
+}
+
+/// Memory of a GPU may be registered whose bytes no processor reads. Nothing of this zone travels
+/// inside a request any more. The caller has not returned the region's key yet.
+void stop_inline(vrb::pd &domain)
+{
+    vrb::hca &device = *domain.device;
+    osd::lock_guard hold(device.lock);
+    domain.only_devices_read = true;
+    for (vrb::qp *q = device.qps.front(); q != nullptr; q = device.qps.after(*q))
+        if (q->zone == &domain)
+            q->max_inline.store(0);
 }
 
 } // namespace
@@ -74,6 +91,9 @@ status transport::dapls_ib_mr_register(pd &domain, mr &region, const mr_params &
                  std::strerror(error), osd::limit_text::of_locking(error).text);
         return status_of_errno(error);
     }
+    if (own_features.inline_send && device.params.max_inline != 0 &&
+        !osd::is_readable(params.address, params.length))
+        stop_inline(domain);
     keys.local = region.handle->lkey;
     keys.remote = vrb::remote_access(params.privileges) != 0 ? region.handle->rkey : 0;
     return success;

@@ -22,6 +22,9 @@ constexpr param_option<adapter_params> options[] = {
     {"cq_room", &adapter_params::cq_room},
     {"threads", &adapter_params::threads, 1, 16},
     {"vector", &adapter_params::vector},
+    {"inline", &adapter_params::max_inline, 0, 4096},
+    {"odp", &adapter_params::odp, 0, 1},
+    {"relaxed_ordering", &adapter_params::relaxed_ordering, 0, 1},
 };
 
 // Ranges are taken from the fields of InfiniBand's messages, or make sense.

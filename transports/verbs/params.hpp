@@ -18,11 +18,13 @@ struct adapter_params {
     std::uint32_t family = 4; ///< family of the address to take when there are both
     std::uint32_t connect_retry_ms = 2000;
     std::uint32_t linger_ms = 2000;
-    std::uint32_t settle_ms = own; ///< an accepting side keeps still for so long
-    std::uint32_t spin_us = own;   ///< a wait looks for so long before it sleeps
-    std::uint32_t cq_room = 8192;  ///< least entries of a CQ that the device will not resize
-    std::uint32_t threads = 1;     ///< that make the callbacks for CQs
-    std::uint32_t vector = own;    ///< completion vector of all CQs; own: spread over them
+    std::uint32_t settle_ms = own;      ///< an accepting side keeps still for so long
+    std::uint32_t spin_us = own;        ///< a wait looks for so long before it sleeps
+    std::uint32_t cq_room = 8192;       ///< least entries of a CQ that the device will not resize
+    std::uint32_t threads = 1;          ///< that make the callbacks for CQs
+    std::uint32_t odp = 0;              ///< memory is not pinned; the device pages it in
+    std::uint32_t relaxed_ordering = 0; ///< writes to memory may overtake each other
+    std::uint32_t vector = own;         ///< completion vector of all CQs; own: spread over them
 
     // Values from the environment. The defaults are the variables' defaults.
     std::uint32_t max_inline = 64;

@@ -37,6 +37,7 @@ namespace dapl::verbs::vrb {
 struct callback_domain;
 struct cq;
 struct hca;
+struct pd;
 struct qp;
 struct srq;
 
@@ -93,7 +94,7 @@ struct cq final : all_link, deferred_completions<wr> {
     hca *device = nullptr;
     evd *owner = nullptr;
     ibv_comp_channel *channel = nullptr;
-    std::uint32_t vector = 0; ///< completion vector of the device
+    std::uint32_t vector = 0;                       ///< completion vector of the device
     std::atomic<callback_domain *> domain{nullptr}; ///< null until a callback is wanted
     osd::event_descriptor wake;                     ///< ends cq_wait
     bool failed = false;                            ///< overrun, and the error was delivered
@@ -158,7 +159,8 @@ struct qp : all_link, connection_state, drawing_link {
     std::uint32_t nth = 0;
     std::uint32_t suppressed = 0;    ///< suppressed successes since the last such signal
     ibv_send_wr *bad_send = nullptr; ///< null but after a post that the device refused
-    std::uint32_t max_inline = 0;
+    /// Bytes that may travel inside a request; 0 once the zone has memory that only devices read.
+    std::atomic<std::uint32_t> max_inline{0};
     unsigned read_fence = IBV_SEND_FENCE; ///< what a fenced read has
     bool signals_reads = false;           ///< signals suppressed reads, too: poll_in_order() needs
                                           ///< them
@@ -176,7 +178,7 @@ struct qp : all_link, connection_state, drawing_link {
     ibv_qp *
         handle OSD_GUARDED_BY(lock) = nullptr; ///< what `fast_qp` is while posts take the fast path
     hca *device = nullptr;
-    ibv_pd *domain = nullptr;
+    pd *zone = nullptr;
     cq *send_cq = nullptr;
     cq *recv_cq = nullptr;
     srq *shared = nullptr;    ///< where receives come from, if not from a queue of its own
@@ -197,6 +199,7 @@ struct pd {
     hca *device = nullptr;
     ibv_pd *handle = nullptr;
     ibv_mr *nothing = nullptr; ///< what windows are bound to that open nothing, once there are any
+    bool only_devices_read = false; ///< some memory here; guarded by hca::lock
 };
 
 struct mr {
@@ -558,7 +561,8 @@ OSD_ALWAYS_INLINE unsigned transport::send_flags(qp &q, wr &w, DAT_COMPLETION_FL
     const DAT_UINT32 length = w.length;
     const bool read = operation == opcode::rdma_read;
     unsigned out = IBV_SEND_SIGNALED;
-    if (own_features.inline_send && !read && length - 1 < q.max_inline) // no empty message
+    if (own_features.inline_send && !read &&
+        length - 1 < q.max_inline.load(std::memory_order_relaxed)) // no empty message
         out |= IBV_SEND_INLINE;
     bool plain = true;
     if (flags != DAT_COMPLETION_DEFAULT_FLAG) [[unlikely]] {

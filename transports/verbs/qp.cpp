@@ -38,8 +38,8 @@ ibv_qp *create_qp(qp &q, std::uint32_t max_inline)
     attr.cap.max_send_sge = at_least_one(q.params.max_send_iov);
     attr.cap.max_recv_sge = at_least_one(q.params.max_recv_iov);
     attr.cap.max_inline_data = max_inline;
-    ibv_qp *handle = ibv_create_qp(q.domain, &attr);
-    q.max_inline = handle == nullptr ? 0 : attr.cap.max_inline_data;
+    ibv_qp *handle = ibv_create_qp(q.zone->handle, &attr);
+    q.max_inline.store(handle == nullptr ? 0 : attr.cap.max_inline_data);
     return handle;
 }
 
@@ -185,6 +185,13 @@ void destroy_handle(qp &q) OSD_REQUIRES(q.lock)
         forget_behind_read(*q.send_cq, number);
     if (q.shared != nullptr)
         end_drawing(q); // the number may be given to another
+}
+
+/// A processor copies what travels inside a request.
+void limit_inline([[maybe_unused]] const hca &device, qp &q) OSD_REQUIRES(device.lock)
+{
+    if (q.zone->only_devices_read)
+        q.max_inline.store(0);
 }
 
 /// Ends the connection and waits for upcalls. Outstanding operations do not complete.
@@ -371,7 +378,7 @@ status transport::dapls_ib_qp_alloc(pd &domain, qp &q, cq *recv_cq, cq *send_cq,
         q.read_fence = 0;
         q.signals_reads = true;
     }
-    q.domain = domain.handle;
+    q.zone = &domain;
     q.send_cq = send_cq != nullptr ? send_cq : &device.spare;
     q.recv_cq = recv_cq != nullptr ? recv_cq : &device.spare;
     q.params = params;
@@ -384,6 +391,7 @@ status transport::dapls_ib_qp_alloc(pd &domain, qp &q, cq *recv_cq, cq *send_cq,
         q.nth = at_least_one((params.max_send + 1) / 2);
     osd::lock_guard hold(device.lock);
     device.qps.push(q);
+    limit_inline(device, q);
     return success;
 }
 
@@ -470,7 +478,10 @@ status transport::dapls_ib_qp_reset(qp &q)
         osd::lock_guard hold(device.lock);
         quit(device, q);
     }
-    return make_queue_pair(device, q);
+    const status made = make_queue_pair(device, q);
+    osd::lock_guard hold(device.lock);
+    limit_inline(device, q);
+    return made;
 }
 
 } // namespace dapl::verbs

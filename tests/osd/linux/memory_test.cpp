@@ -181,6 +181,21 @@ TEST_CASE("without /proc what is mapped is taken for usable")
     }));
 }
 
+TEST_CASE("a region that processors cannot read at its begin or its end is told without a fault")
+{
+    const pages some(3);
+    CHECK(osd::is_readable(some.at, 3 * page));
+    CHECK(osd::is_readable(some.at + 2 * page, 0));
+    some.protect(0, PROT_NONE);
+    CHECK_FALSE(osd::is_readable(some.at, 3 * page));
+    CHECK_FALSE(osd::is_readable(some.at + page - 1, 2));
+    CHECK(osd::is_readable(some.at + page, 2 * page));
+    some.protect(0, PROT_READ);
+    some.protect(2, PROT_NONE);
+    CHECK_FALSE(osd::is_readable(some.at, 2 * page + 1));
+    CHECK(osd::is_readable(some.at, 2 * page));
+}
+
 TEST_CASE("what is of one process is all zeros in its children")
 {
     osd::process_page own;

@@ -75,7 +75,8 @@ int query_device_ex(ibv_context *handle, const ibv_query_device_ex_input *,
     if (all().has.on_demand_paging) {
         is.odp_caps.general_caps = IBV_ODP_SUPPORT;
         is.odp_caps.per_transport_caps.rc_odp_caps = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV |
-                                                     IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ;
+                                                     IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ |
+                                                     IBV_ODP_SUPPORT_SRQ_RECV;
     }
     std::memcpy(attr, &is, std::min(size, sizeof is));
     return 0;
