@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <random>
 #include <set>
 #include <string>
 #include <sys/mman.h>
@@ -223,7 +224,7 @@ TEST_CASE("memory that no processor reads is sent all the same, and only by the 
     CHECK(pair.passive.memory.bytes[15] == 'd');
     CHECK(stand_in::inline_posts() == before);
 
-    // So is it for an endpoint that is made or reset later.
+    // A reset makes a new queue pair.
     MUST(pair.active.disconnect(DAT_CLOSE_ABRUPT_FLAG));
     next_connection(pair.active.connect_evd, DAT_CONNECTION_EVENT_DISCONNECTED);
     next_connection(pair.passive.connect_evd, DAT_CONNECTION_EVENT_DISCONNECTED);
@@ -261,7 +262,7 @@ TEST_CASE("inline=0: nothing travels inside requests")
 
 TEST_CASE("odp=, relaxed_ordering=: rights of regions, off unless asked for")
 {
-    constexpr unsigned on_demand = 1 << 6, relaxed = 1 << 20; // of verbs
+    constexpr unsigned on_demand = 1 << 6, relaxed = 1 << 20; // IBV_ACCESS_*
     const std::pair<const char *, unsigned> adapters[] = {
         {"", 0}, {"-odp", on_demand}, {"-relaxed", relaxed}};
     for (const auto &[suffix, rights] : adapters) {
@@ -299,6 +300,251 @@ TEST_CASE("connections that the peer has ended leave no identifier behind")
         MUST(dat_ep_reset(to.ep));
     }
     CHECK(becomes_true([&] { return stand_in::identifiers() <= before; }));
+}
+
+// ---------------------------------------------------------------------------- failures
+
+namespace {
+
+/// Lets the device fail, and brings it back at the end.
+struct failure {
+    failure() { stand_in::fail(); }
+    ~failure() { stand_in::restore(); }
+};
+
+std::multiset<std::uint64_t> cookies(DAT_EVD_HANDLE evd, std::size_t count)
+{
+    std::multiset<std::uint64_t> seen;
+    while (seen.size() < count)
+        seen.insert(next_dto(evd).user_cookie.as_64);
+    return seen;
+}
+
+std::multiset<std::uint64_t> all_of(std::uint64_t count)
+{
+    std::multiset<std::uint64_t> made;
+    for (std::uint64_t i = 0; i < count; ++i)
+        made.insert(i);
+    return made;
+}
+
+} // namespace
+
+TEST_CASE("a failed device: connections are BROKEN, everything comes back, the adapter opens again")
+{
+    adapter ia;
+    connected_pair pair(ia);
+    test_endpoint idle(ia);
+    listener at(ia);
+    MUST(idle.recv(0, 64, 7));
+    for (std::uint64_t i = 0; i < 5; ++i) {
+        MUST(pair.passive.recv(i * 64, 64, i));
+        MUST(idle.recv(i * 64, 64, i));
+    }
+    for (std::uint64_t i = 0; i < 3; ++i)
+        MUST(pair.passive.send(0, 64, i)); // the peer has no receive
+    DAT_EVENT taken{};
+    DAT_COUNT more = 0;
+    helper_thread waiter([&] {
+        CHECK(dat_evd_wait(pair.passive.recv_evd, DAT_TIMEOUT_INFINITE, 1, &taken, &more) ==
+              DAT_SUCCESS);
+    });
+    failure now;
+    waiter.join();
+    CHECK(taken.event_data.dto_completion_event_data.status == DAT_DTO_ERR_FLUSHED);
+    CHECK(taken.event_data.dto_completion_event_data.user_cookie.as_64 == 0);
+    CHECK(same_event(next_event(ia.async).event_number, DAT_ASYNC_ERROR_IA_CATASTROPHIC));
+    for (test_endpoint *side : {&pair.active, &pair.passive})
+        next_connection(side->connect_evd, DAT_CONNECTION_EVENT_BROKEN);
+    CHECK(cookies(pair.passive.recv_evd, 4) == std::multiset<std::uint64_t>{1, 2, 3, 4});
+    CHECK(cookies(pair.passive.request_evd, 3) == all_of(3));
+    CHECK(cookies(idle.recv_evd, 6) == std::multiset<std::uint64_t>{0, 1, 2, 3, 4, 7});
+
+    // Calls answer at once.
+    MUST(idle.connect(ia.address(), at.qualifier));
+    next_connection(idle.connect_evd, DAT_CONNECTION_EVENT_UNREACHABLE);
+    DAT_EVD_HANDLE evd = DAT_HANDLE_NULL;
+    CHECK(dat_evd_create(ia.handle, 8, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, &evd) != DAT_SUCCESS);
+    CHECK(dat_ep_reset(pair.active.ep) != DAT_SUCCESS);
+    {
+        DAT_EVD_HANDLE async = DAT_HANDLE_NULL;
+        DAT_IA_HANDLE other = DAT_HANDLE_NULL;
+        CHECK(open_adapter(ia_name, &async, &other) != DAT_SUCCESS);
+    }
+    stand_in::restore();
+    {
+        adapter again; // while the failed one is open
+        connected_pair good(again);
+        move_data(good.active, good.passive);
+    }
+    at.free();
+    CHECK(same_code(ia.close(DAT_CLOSE_ABRUPT_FLAG), DAT_SUCCESS));
+    adapter again;
+    connected_pair good(again);
+    move_data(good.active, good.passive);
+}
+
+namespace {
+
+/// Requests or receives of one queue, numbered by their cookies.
+struct tally {
+    std::uint64_t posted = 0;
+    std::multiset<std::uint64_t> seen;
+
+    void note(DAT_RETURN code) { posted += code == DAT_SUCCESS ? 1 : 0; }
+    void take(DAT_EVD_HANDLE evd)
+    {
+        DAT_EVENT event{};
+        while (dat_evd_dequeue(evd, &event) == DAT_SUCCESS)
+            seen.insert(event.event_data.dto_completion_event_data.user_cookie.as_64);
+    }
+    void expect_all(DAT_EVD_HANDLE evd)
+    {
+        CHECK(becomes_true([&] {
+            take(evd);
+            return seen.size() >= posted;
+        }));
+        CHECK(stays_empty(evd, milliseconds(1)));
+        CHECK(seen == all_of(posted));
+    }
+};
+
+/// Two endpoints, of which one connects to the other, on a device that fails at a moment chosen
+/// before.
+class unlucky_pair {
+public:
+    unlucky_pair(adapter &ia, unsigned moment)
+        : ia_(ia), from_(ia), to_(ia), at_(ia), moment_(moment)
+    {}
+
+    void run(std::mt19937 &chance)
+    {
+        pass();
+        connect();
+        while (now_ <= moment_)
+            step(chance());
+        end(from_);
+        if (accepted_)
+            end(to_);
+        requests_.expect_all(from_.request_evd);
+        receives_.expect_all(to_.recv_evd);
+        MUST(from_.free_ep());
+        MUST(to_.free_ep());
+    }
+
+private:
+    void pass()
+    {
+        if (now_++ == moment_)
+            stand_in::fail();
+    }
+    void connect()
+    {
+        receive();
+        MUST(from_.connect(ia_.address(), at_.qualifier));
+        pass();
+        DAT_EVENT request{};
+        const milliseconds time = moment_ < 2 ? a_while : patience;
+        const bool asked = wait_event(at_.cr_evd, request, time) == DAT_SUCCESS;
+        pass();
+        accepted_ = asked && dat_cr_accept(request.event_data.cr_arrival_event_data.cr_handle,
+                                           to_.ep, 0, nullptr) == DAT_SUCCESS;
+        pass();
+        if (moment_ < now_)
+            return;
+        next_connection(from_.connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
+        next_connection(to_.connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
+    }
+    void step(unsigned what)
+    {
+        if (what % 4 == 0)
+            receive();
+        else if (what % 4 == 1)
+            requests_.take(from_.request_evd);
+        else
+            requests_.note(from_.send(0, 64, requests_.posted));
+        if (now_ == moment_ && what % 3 == 0)
+            (void)from_.disconnect(DAT_CLOSE_GRACEFUL_FLAG);
+        pass();
+    }
+    void receive() { receives_.note(to_.recv(0, 64, receives_.posted)); }
+    static void end(test_endpoint &side)
+    {
+        DAT_EVENT event = next_event(side.connect_evd);
+        if (event.event_number == DAT_CONNECTION_EVENT_ESTABLISHED)
+            event = next_event(side.connect_evd);
+        CHECK(event.event_number != DAT_CONNECTION_EVENT_ESTABLISHED);
+        CHECK(stays_empty(side.connect_evd, milliseconds(1)));
+    }
+
+    adapter &ia_;
+    test_endpoint from_;
+    test_endpoint to_;
+    listener at_;
+    const unsigned moment_;
+    unsigned now_ = 0;
+    bool accepted_ = false;
+    tally requests_;
+    tally receives_;
+};
+
+} // namespace
+
+TEST_CASE("a device that fails at any moment: each request comes back once, each connection ends")
+{
+    std::mt19937 chance(4711);
+    for (int round = 0; round < 100; ++round) {
+        CAPTURE(round);
+        adapter ia;
+        {
+            unlucky_pair pair(ia, chance() % 24);
+            pair.run(chance);
+        }
+        CHECK(same_code(ia.close(DAT_CLOSE_ABRUPT_FLAG), DAT_SUCCESS));
+        stand_in::restore();
+    }
+}
+
+TEST_CASE("a shared receive queue that fails breaks its connections, and no others")
+{
+    adapter ia;
+    connected_pair other(ia);
+    const DAT_PZ_HANDLE pz = make_pz(ia);
+    const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_DTO_FLAG);
+    const DAT_EVD_HANDLE connect_evd = make_evd(ia, DAT_EVD_CONNECTION_FLAG);
+    DAT_SRQ_ATTR attr{8, 1, DAT_SRQ_LW_DEFAULT};
+    DAT_SRQ_HANDLE srq = DAT_HANDLE_NULL;
+    MUST(dat_srq_create(ia.handle, pz, &attr, &srq));
+    DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
+    MUST(dat_ep_create_with_srq(ia.handle, pz, evd, evd, connect_evd, srq, nullptr, &ep));
+    test_endpoint peer(ia);
+    listener at(ia);
+    MUST(peer.connect(ia.address(), at.qualifier));
+    MUST(dat_cr_accept(at.next_request(), ep, 0, nullptr));
+    next_connection(connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
+    next_connection(peer.connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
+    stand_in::fail_newest_srq();
+    next_connection(connect_evd, DAT_CONNECTION_EVENT_BROKEN);
+    CHECK(ends_connection(next_event(peer.connect_evd).event_number));
+    move_data(other.active, other.passive);
+    MUST(dat_ep_free(ep));
+    MUST(dat_srq_free(srq));
+}
+
+TEST_CASE("a port that goes down, comes up or gets another address is logged")
+{
+    const std::pair<int, const char *> events[] = {
+        {10, "port 1 is down"}, {9, "port 1 is up"}, {18, "port 1 has another address"}};
+    adapter ia;
+    connected_pair pair(ia);
+    for (const auto &[type, text] : events) {
+        const std::string line = text;
+        INFO(line);
+        log_of_now log;
+        stand_in::raise_port_event(type);
+        CHECK(becomes_true([&] { return log.text().find(line) != std::string::npos; }));
+    }
+    move_data(pair.active, pair.passive);
 }
 
 int main(int argc, char **argv)

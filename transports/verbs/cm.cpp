@@ -498,6 +498,29 @@ void break_connection(hca &device, qp &q)
     device.schedule(q, 0);
 }
 
+void lose_device(hca &device, qp &q)
+{
+    switch (q.phase()) {
+    case phase::connecting:
+        tear_down(device, q);
+        device.deliver_later(q, DAT_CONNECTION_EVENT_UNREACHABLE);
+        break;
+    case phase::accepting:
+        tear_down(device, q);
+        device.deliver_later(q, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR);
+        break;
+    case phase::live:
+    case phase::closing:
+        break_connection(device, q);
+        break;
+    case phase::idle:
+        tear_down(device, q);
+        break;
+    case phase::dead:
+        break;
+    }
+}
+
 namespace {
 
 void attend_attempt(hca &device, qp &q) OSD_REQUIRES(device.lock)
@@ -596,6 +619,11 @@ status transport::dapls_ib_connect(qp &q, const connect_params &params)
         return made;
     const port_support::pipe_signal_hold no_sigpipe(device.siw);
     osd::lock_guard hold(device.lock);
+    if (device.failed) {
+        tear_down(device, q);
+        device.deliver_later(q, DAT_CONNECTION_EVENT_UNREACHABLE);
+        return success;
+    }
     q.attempt = std::move(attempt);
     return begin_attempt(device, q);
 }
@@ -611,7 +639,7 @@ status transport::dapls_ib_accept_connection(cr &request, qp &q, const private_d
     c.pair = &q;
     q.link_up = &c;
     q.enter(phase::accepting);
-    if (!answer(q, c, data)) {
+    if (device.failed || !answer(q, c, data)) {
         tear_down(device, q);
         device.deliver_later(q, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR);
     }

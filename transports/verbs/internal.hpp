@@ -151,6 +151,9 @@ void release_connection(hca &device, qp &q) OSD_REQUIRES(device.lock);
 void close_connection(hca &device, connection &c) OSD_REQUIRES(device.lock);
 /// The device failed the queue pair: ends its connection soon.
 void break_connection(hca &device, qp &q) OSD_REQUIRES(device.lock);
+/// The device brings nothing back any more: ends the connection or attempt of a queue pair, by an
+/// event that is delivered later, and flushes posted operations.
+void lose_device(hca &device, qp &q) OSD_REQUIRES(device.lock);
 
 // --- listener.cpp
 

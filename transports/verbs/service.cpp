@@ -68,6 +68,22 @@ void break_flushed(hca &device) OSD_REQUIRES(device.lock)
     }
 }
 
+/// A shared receive queue that failed gives its queue pairs no more receives.
+void srq_failed(hca &device, srq &shared) OSD_REQUIRES(device.lock)
+{
+    dapl_log(DAPL_DBG_TYPE_ERR, "%s: shared receive queue %p failed: its connections end",
+             device.name, static_cast<void *>(&shared));
+    for (qp *q = device.qps.front(); q != nullptr; q = device.qps.after(*q))
+        if (q->shared == &shared)
+            break_connection(device, *q);
+}
+
+void port_changed(const hca &device, int port, const char *how)
+{
+    if (port == device.port_number)
+        dapl_log(DAPL_DBG_TYPE_WARN, "%s: port %d %s", device.name, port, how);
+}
+
 void srq_limit_reached(hca &device, srq &shared) OSD_REQUIRES(device.lock)
 {
     device.run_upcall(&shared, [&] { dapl_srq_limit_callback(*shared.owner); });
@@ -106,6 +122,19 @@ void handle_async_event(hca &device, const ibv_async_event &event) OSD_REQUIRES(
         break;
     case IBV_EVENT_SRQ_LIMIT_REACHED:
         with_owner(device, event.element.srq->srq_context, srq_limit_reached);
+        break;
+    case IBV_EVENT_SRQ_ERR:
+        with_owner(device, event.element.srq->srq_context, srq_failed);
+        break;
+    case IBV_EVENT_PORT_ERR:
+        port_changed(device, event.element.port_num, "is down");
+        break;
+    case IBV_EVENT_PORT_ACTIVE:
+        port_changed(device, event.element.port_num, "is up");
+        break;
+    case IBV_EVENT_LID_CHANGE:
+    case IBV_EVENT_GID_CHANGE:
+        port_changed(device, event.element.port_num, "has another address");
         break;
     case IBV_EVENT_DEVICE_FATAL:
         device_failed(device);
@@ -170,6 +199,8 @@ void device_failed(hca &device)
     if (std::exchange(device.failed, true))
         return;
     dapl_log(DAPL_DBG_TYPE_ERR, "%s: the device failed or was removed", device.name);
+    for (qp *q = device.qps.front(); q != nullptr; q = device.qps.after(*q))
+        lose_device(device, *q);
     device.run_upcall(&device, [&] { dapl_evd_un_async_error_callback(*device.owner); });
 }
 
