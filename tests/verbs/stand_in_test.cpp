@@ -266,8 +266,9 @@ TEST_CASE("odp=, relaxed_ordering=: rights of regions, off unless asked for")
     const std::pair<const char *, unsigned> adapters[] = {
         {"", 0}, {"-odp", on_demand}, {"-relaxed", relaxed}};
     for (const auto &[suffix, rights] : adapters) {
-        INFO(std::string(suffix));
-        adapter ia(named(suffix));
+        const std::string name = named(suffix);
+        INFO(name);
+        adapter ia(name);
         connected_pair pair(ia);
         CHECK((stand_in::rights_of_regions().back() & (on_demand | relaxed)) == rights);
         move_data(pair.active, pair.passive);
