@@ -837,10 +837,10 @@ void dapl_evd_qp_async_error_callback(endpoint &);
 
 /// The whole HCA failed: it completes nothing any more. Without it the port ends all that has
 /// begun: established connections as BROKEN, a disconnect under way as DISCONNECTED, attempts as
-/// UNREACHABLE, accepts as ACCEPT_COMPLETION_ERROR; posted operations come back flushed, which wakes
-/// the waits for them. New calls answer at once, by an error or by such an event, and every object
-/// can be freed. When the device is back, open_hca opens it again, whether the failed HCA has been
-/// closed or not.
+/// UNREACHABLE, accepts as ACCEPT_COMPLETION_ERROR; posted operations come back flushed, which
+/// wakes the waits for them. New calls answer at once, by an error or by such an event, and every
+/// object can be freed. When the device is back, open_hca opens it again, whether the failed HCA
+/// has been closed or not.
 void dapl_evd_un_async_error_callback(adapter &);
 
 // --------------------------------------------------------------------------------------- check
