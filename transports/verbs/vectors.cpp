@@ -45,7 +45,7 @@ processors read_processors(const char *list)
         const unsigned long first = std::strtoul(at, &end, 10);
         const unsigned long last = *end == '-' ? std::strtoul(end + 1, &end, 10) : first;
         for (unsigned long each = first; each <= last && each < found.size(); ++each)
-            found.set(each);
+            found[each] = true; // set() needs the C++ library's exceptions
     }
     return found;
 }
