@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #
-# libbenchmark1debian 1.7.1-1 (Debian 12), google-benchmark. The exit status of a BENCHMARK_MAIN() program of which
-# each benchmark has called State::SkipWithError("no device"), and where --benchmark_filter matches none.
+# libbenchmark1debian 1.7.1-1 (Debian 12), google-benchmark. The exit status of a BENCHMARK_MAIN() program
+# whose benchmarks all call State::SkipWithError("no device"), and where --benchmark_filter matches none.
 # Guess: not 0: the user guide says that the call serves to "report the error", and a wrong flag gives 1.
 # Seen: 0 both times. The error stands in the table alone ("ERROR OCCURRED"), and in JSON as "error_occurred",
 # with a time of 0. So a job that runs benchmarks over a device passes where the device is missing, and who
