@@ -406,7 +406,7 @@ int main(int argc, char **argv)
 {
     options o;
     program::command_line line("dat-am-perf",
-                               "Latency, rate and bandwidth of active messages, puts and gets "
+                               "Latency, rate and bandwidth of active messages, puts and gets\n"
                                "between ranks 0 and 1 of a job");
     line.sizes("--sizes", o.sizes, largest, "bytes of the transfers");
     line.number("--rounds", o.rounds, 10U, 1'000'000U, "samples of each latency");

@@ -832,11 +832,11 @@ void describe(program::command_line &line, options &o)
               "plot the results over the message size to this file; implies --sweep");
     line.exclude("--svg", "--quick");
     line.exclude("--svg", "--job");
-    line.footer(
-        "Without --server, --client and --job both sides run on this host, in two processes.\n"
-        "Of a job with n pairs of ranks, rank i measures with rank i + n, all at once:\n"
-        "  mpirun -n 4 dat-perf --job ofi-lo\n"
-        "Exit status: 0 all tests were measured; 1 an error occurred; 2 invalid options.");
+    line.footer("Without --server, --client and --job both sides run on this host, in two\n"
+                "processes.\n"
+                "Of a job with n pairs of ranks, rank i measures with rank i + n, all at once:\n"
+                "  mpirun -n 4 dat-perf --job ofi-lo\n"
+                "Exit status: 0 all tests were measured; 1 an error occurred; 2 invalid options.");
 }
 
 } // namespace

@@ -120,8 +120,8 @@ struct options {
 };
 
 constexpr const char *footer =
-    "Exit status: 0 no failures; 1 failures, errors or wrong waivers; 2 invalid options;\n"
-    "3 the adapter cannot be opened (77 with --skip-missing).\n"
+    "Exit status: 0 no failures; 1 failures, errors or wrong waivers;\n"
+    "2 invalid options; 3 the adapter cannot be opened (77 with --skip-missing).\n"
     "With --in-process, other options are passed to doctest.";
 
 void describe_how(program::command_line &line, options &o)

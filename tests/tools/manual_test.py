@@ -52,6 +52,13 @@ class Manual(unittest.TestCase):
                         if each.startswith("\\--")}
                 self.assertEqual(told, has)
 
+    def test_help_fits_a_terminal(self) -> None:
+        for program in OPTIONS.program:
+            # That one is told above to use 200 columns.
+            if pathlib.Path(program).name != "dapl-port":
+                wide = [line for line in help_of(program).splitlines() if len(line) > 80]
+                self.assertEqual(wide, [], program)
+
     def test_environment(self) -> None:
         """dapl-environment(7) lists every variable that is read, and no other."""
         read = set()

@@ -185,9 +185,9 @@ void describe(program::command_line &line, options &o)
     line.flag("--json", o.json, "print JSON");
     line.number("--timeout", o.seconds, 0.1, 3600.0,
                 "seconds before opening an adapter is considered hung");
-    line.footer(
-        "Exit status: 0 all named adapters open, or at least one if none is named; 1 a named\n"
-        "adapter does not open, or none at all; 2 invalid options; 3 no such adapter, or none.");
+    line.footer("Exit status: 0 all named adapters open, or at least one if none is named;\n"
+                "1 a named adapter does not open, or none at all; 2 invalid options;\n"
+                "3 no such adapter, or none.");
 }
 
 } // namespace
