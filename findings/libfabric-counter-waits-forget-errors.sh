@@ -6,9 +6,9 @@
 # Guess: what fi_cntr(3) says: it waits "until the counter reaches the specified threshold, or until an error
 # or timeout occurs", so that it answers -FI_EAVAIL at once, or as soon as the error comes.
 # Seen: over tcp;ofi_rxm, net and udp;ofi_rxd it does not look at an error that was there before: it waits for
-# its whole timeout, and without one for ever. Whether it tells of a failed transfer hangs on who was first,
+# its whole timeout. Whether it tells of a failed transfer hangs on who was first,
 # so read fi_cntr_readerr() around short waits. sockets answers at once; but without an error it does not
-# wait at all, and says FI_ETIMEDOUT at once (2.1.0 does wait; in the rest it is alike).
+# wait at all, and says FI_ETIMEDOUT at once (2.1.0 does wait).
 
 set -euo pipefail
 folder=$(mktemp -d)

@@ -4,8 +4,8 @@
 # libfabric 1.17.0-3 (Debian 12). Its parameters in the environment, FI_OFI_RXM_TX_SIZE and its kin. Neither
 # fabric(7) nor the providers' pages, which give such values as "~16k" and "128 Kb", say how to write them.
 # Guess: 64k means 65,536, as UCX reads it, or is refused.
-# Seen: 64k is 64; 1M and 1e6 are 1; "many" is 0, which rxm takes for its default. The log has no complaint at
-# any level: what follows the first digits is dropped. (Truth values are looked at: yes and on are true, y and
+# Seen: 64k is 64; 1M and 1e6 are 1; "many" is 0, which rxm takes for its default. The log, at level
+# "info", has no complaint: what follows the first digits is dropped. (Truth values are looked at: yes and on are true, y and
 # 2 are refused by a warning.) So a job that asks for larger queues runs on tiny ones. 2.1.0 behaves alike.
 
 set -euo pipefail

@@ -4,7 +4,7 @@
 # libfabric 1.17.0-3 (Debian 12), provider shm. fi_cq_sread() with a timeout of half a second, on a CQ opened
 # with FI_WAIT_UNSPEC or FI_WAIT_YIELD, the only wait objects of that provider, while nothing arrives.
 # Guess: what fi_cq(3) says of it: "if the timeout expires", it returns -FI_EAGAIN.
-# Seen: it has no timeout. It waits, with a whole processor, until something comes: here the fi_cq_signal()
+# Seen: it has no timeout. It waits until something comes: here the fi_cq_signal()
 # of another thread after five seconds. tcp;ofi_rxm keeps to its half second. So a program that looks at a
 # flag of its own between timed reads, say to end, does so no more once it runs over shm. 2.1.0 keeps to it.
 

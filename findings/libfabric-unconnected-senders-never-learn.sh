@@ -5,7 +5,7 @@
 # was killed after its first message. fi_msg(3) says of -FI_EAGAIN that resources are lacking for now, and
 # fi_cq(3) that what fails gives an error entry.
 # Guess: an error within seconds: TCP answers such a connect with "refused" at once.
-# Seen: no error in 8 s, nor in 120. tcp;ofi_rxm, net and shm go on saying FI_EAGAIN, as for a queue that
+# Seen: no error in 8 s, of the absent one not in 120. tcp;ofi_rxm, net and shm go on saying FI_EAGAIN, as for a queue that
 # is full (rxm after error entries for what was under way, shm after it has completed 1,024 sends to the
 # dead); udp;ofi_rxd goes on taking sends, of which none completes. Only sockets says something
 # (FI_ENOENT). So who repeats on FI_EAGAIN, as fi_msg(3) asks, spins for ever, unless it has a limit of
