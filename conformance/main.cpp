@@ -157,7 +157,8 @@ void describe_how(program::command_line &line, options &o)
 void describe(program::command_line &line, options &o)
 {
     settings &ours = the_settings();
-    line.positionals("adapter", o.adapters,
+    // CLI11 before 2.5 refuses a positional argument with the name of a long option.
+    line.positionals("NAME", o.adapters,
                      "name in dat.conf of the adapter to test (default: the environment variable "
                      "DAPL_CONFORMANCE_IA)");
     line.alternative("--ia,--adapter", "NAME", o.adapters, "same as the positional argument");

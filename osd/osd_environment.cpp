@@ -12,6 +12,8 @@ bool parse(const char *text, std::uint64_t &number)
 {
     if (*text < '0' || *text > '9') // strtoull takes blanks and signs
         return false;
+    if (text[0] == '0' && (text[1] == 'b' || text[1] == 'B')) // C23's strtoull takes binary
+        return false;
     char *end = nullptr;
     errno = 0;
     number = std::strtoull(text, &end, 0);
