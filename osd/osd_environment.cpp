@@ -6,9 +6,8 @@
 #include <cstring>
 
 namespace osd {
-namespace {
 
-bool parse(const char *text, std::uint64_t &number)
+bool read_number(const char *text, std::uint64_t &number)
 {
     if (*text < '0' || *text > '9') // strtoull takes blanks and signs
         return false;
@@ -16,11 +15,12 @@ bool parse(const char *text, std::uint64_t &number)
         return false;
     char *end = nullptr;
     errno = 0;
-    number = std::strtoull(text, &end, 0);
-    return errno == 0 && *end == '\0';
+    const unsigned long long value = std::strtoull(text, &end, 0);
+    if (errno != 0 || *end != '\0')
+        return false;
+    number = value;
+    return true;
 }
-
-} // namespace
 
 char *copy_text(const char *text)
 {
@@ -35,7 +35,7 @@ std::uint64_t environment_number(const char *name, std::uint64_t fallback)
 {
     char *text = environment(name);
     std::uint64_t number = 0;
-    const bool is_number = text != nullptr && parse(text, number);
+    const bool is_number = text != nullptr && read_number(text, number);
     std::free(text);
     return is_number ? number : fallback;
 }

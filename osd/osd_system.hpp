@@ -29,6 +29,8 @@ bool is_privileged();
 /// The value of an environment variable, to be released with std::free, or null; always null in a
 /// set-user-id program.
 char *environment(const char *name);
+/// Reads a whole text as a number (decimal, 0x…, 0…). False, and no change, for any other text.
+[[nodiscard]] bool read_number(const char *text, std::uint64_t &number);
 /// A variable of the environment as a number (decimal, 0x…, 0…); `fallback` when unset or not
 /// wholly a number.
 std::uint64_t environment_number(const char *name, std::uint64_t fallback);

@@ -5,7 +5,6 @@
 #include "ia_params.hpp"
 #include "osd_system.hpp"
 
-#include <cerrno>
 #include <cstdlib>
 #include <utility>
 
@@ -46,11 +45,8 @@ void read_variable(const param_option<adapter_params> &v, adapter_params &into)
     char *text = osd::environment(v.key);
     if (text == nullptr)
         return;
-    char *end = nullptr;
-    errno = 0;
-    const unsigned long long value = std::strtoull(text, &end, 0);
-    if (*text >= '0' && *text <= '9' && *end == '\0' && errno == 0 && value >= v.least &&
-        value <= v.most)
+    std::uint64_t value = 0;
+    if (osd::read_number(text, value) && value >= v.least && value <= v.most)
         into.*v.value = static_cast<std::uint32_t>(value);
     else
         dapl_log(DAPL_DBG_TYPE_WARN, "%s=%s is ignored: wanted is a number from %u to %u; using %u",
