@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Datagrams of the software HCA: parsing stays inside the datagram, and written again the packet
-// gives its bytes.
+// Packets of the software HCA, as rings have them, too: parsing stays inside the packet, and
+// written again it gives its bytes.
 #include "written_again.hpp"
 
 #include <cstdlib>
@@ -13,7 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *input, std::size_t siz
         return 0;
     const bytes exact(input, input + size); // a buffer without slack, for the sanitizer
     packet p;
-    if (!parse(exact.data(), exact.size(), p) || p.base.kind == packet_kind::retry)
+    if (!parse_local(exact.data(), exact.size(), p) || p.base.kind == packet_kind::retry)
         return 0;
     const std::size_t checksum = p.base.version == checked_version ? checksum_size : 0;
     const bytes again = written_again(p, size + 1024);

@@ -755,8 +755,13 @@ TEST_CASE("a copy whose guard does not stand is not made")
     close(ends[1]);
     CHECK(!local_socket::is_connected(ends[0]));
     CHECK(self.look() == local_process::presence::proven);
+    CHECK(self.fetch(&piece, 1, &into, 1, {&gate, 8}) == local_process::interrupted);
+    from = 7;
+    CHECK(self.fetch(&piece, 1, &into, 1, {&gate, 7}) == 8);
+    CHECK(to == 7);
     mark.bytes[15] = 9;
     CHECK(self.look() == local_process::presence::gone);
+    CHECK(self.fetch(&piece, 1, &into, 1, {&gate, 7}) == 0);
     close(ends[0]);
 }
 
@@ -1634,18 +1639,6 @@ TEST_CASE("a peer that talks on is not kept awake for")
 
 namespace {
 
-/// The boards of this process's devices, which it may write.
-std::vector<direct_board *> own_boards()
-{
-    std::vector<direct_board *> found;
-    std::ifstream maps("/proc/self/maps");
-    for (std::string line; std::getline(maps, line);)
-        if (line.find("rw-s") != std::string::npos &&
-            line.find("soft-hca-board") != std::string::npos)
-            found.push_back(reinterpret_cast<direct_board *>(std::stoull(line, nullptr, 16)));
-    return found;
-}
-
 /// The names of the regions on these boards.
 std::set<std::uint64_t> region_names(const std::vector<direct_board *> &boards)
 {
@@ -1830,6 +1823,10 @@ TEST_CASE("a process that has started another program is not taken for what it w
     };
     REQUIRE(becomes_true(runs_sleep));
     CHECK(other.look() == local_process::presence::gone);
+    std::uint8_t byte = 0;
+    const bytes_view here{&byte, 1};
+    const bytes_view there{mark.bytes, 1};
+    CHECK(other.fetch(&there, 1, &here, 1, {}) == 0);
     CHECK(local_socket::is_connected(caller));
     local_socket::close(caller);
     kill(child, SIGKILL);

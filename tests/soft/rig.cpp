@@ -3,6 +3,7 @@
 
 #include <ctime>
 #include <doctest/doctest.h>
+#include <fstream>
 
 namespace rig {
 
@@ -417,6 +418,39 @@ request_packet::request_packet(const handshake &hello, const base_header &with)
 connected_devices::connected_devices(const settings &how) : here(how), there(how)
 {
     REQUIRE(establish(a, b));
+}
+
+settings with_rings()
+{
+    settings how = on_loopback();
+    how.direct = how.rings = true;
+    return how;
+}
+
+poller::poller(end &a, end &b)
+    : thread_([this, &a, &b] {
+          while (!enough_.load())
+              for (end *each : {&a, &b})
+                  each->receive_queue.progress();
+      })
+{}
+
+poller::~poller()
+{
+    enough_.store(true);
+    thread_.join();
+}
+
+std::vector<direct_board *> own_boards()
+{
+    std::vector<direct_board *> found;
+    std::ifstream maps("/proc/self/maps");
+    for (std::string line; std::getline(maps, line);)
+        if (line.find("rw-s") != std::string::npos &&
+            line.find("soft-hca-board") != std::string::npos)
+            found.push_back(reinterpret_cast<direct_board *>(std::stoull(line, nullptr, 16)));
+    std::erase_if(found, [](const direct_board *each) { return !each->is_board(); }); // rings
+    return found;
 }
 
 void expect(const std::optional<completion_record> &done, work_status status)

@@ -212,6 +212,23 @@ struct connected_devices {
     end b{there};
 };
 
+/// Settings with direct access and rings.
+settings with_rings();
+
+/// The boards of this process's devices, which it may write.
+std::vector<direct_board *> own_boards();
+
+/// Polls without a pause, so that the devices' threads leave all packets to it.
+class poller {
+public:
+    poller(end &a, end &b);
+    ~poller();
+
+private:
+    std::atomic<bool> enough_{false};
+    std::thread thread_;
+};
+
 /// Moves data of all kinds in both directions, `rounds` times, and looks at every byte.
 void exercise(end &a, end &b, unsigned rounds);
 

@@ -21,13 +21,6 @@ using namespace std::chrono_literals;
 
 namespace {
 
-settings with_rings()
-{
-    settings how = on_loopback();
-    how.direct = how.rings = true;
-    return how;
-}
-
 /// Passes a message from an end to another.
 void pass(end &from, end &to, std::size_t size = 64)
 {
@@ -38,27 +31,6 @@ void pass(end &from, end &to, std::size_t size = 64)
     from.requests.clear();
     to.requests.clear();
 }
-
-/// Polls without a pause, so that the devices' threads leave all packets to it.
-class poller {
-public:
-    poller(end &a, end &b)
-        : thread_([this, &a, &b] {
-              while (!enough_.load())
-                  for (end *each : {&a, &b})
-                      each->receive_queue.progress();
-          })
-    {}
-    ~poller()
-    {
-        enough_.store(true);
-        thread_.join();
-    }
-
-private:
-    std::atomic<bool> enough_{false};
-    std::thread thread_;
-};
 
 std::uint64_t by_ring(end &a, end &b)
 {

@@ -546,6 +546,31 @@ TEST_CASE(
     CHECK(!honest.holds_any());
 }
 
+TEST_CASE("an early packet that takes several numbers is described by all of them")
+{
+    early_packets budget;
+    receive_window window(budget, 0xfffffffe);
+    const std::uint8_t content[] = {1};
+    REQUIRE(window.keep(0xfffffffe, content, 1, 3)); // that it waits for: the second and third
+    REQUIRE(window.keep(2, content, 1, 31));
+    REQUIRE(window.keep(4, content, 1)); // sent again by itself
+    std::uint32_t words[8];
+    REQUIRE(window.describe(words, 8) == 2);
+    CHECK(words[0] == (3u | 0xfffffff8u)); // bits count from 0xffffffff
+    CHECK(words[1] == 3u);
+    const auto first = window.take_next();
+    REQUIRE(first != nullptr);
+    CHECK(first->numbers == 3);
+    window.advance(first->numbers);
+    CHECK(window.next() == 1);
+    window.advance();
+    const auto second = window.take_next();
+    REQUIRE(second != nullptr);
+    window.advance(second->numbers);
+    CHECK(window.next() == 33);
+    CHECK(!window.holds_any());
+}
+
 TEST_CASE("F11: what is dropped is what is furthest ahead, and is not described any more")
 {
     early_packets budget;

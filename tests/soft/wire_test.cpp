@@ -418,6 +418,86 @@ TEST_CASE("the newest version of a set")
     CHECK(newest_of(set_of(1) | set_of(31)) == 31);
 }
 
+namespace {
+
+bytes reference_packet(const ddp_segment &s, const far_payload &where)
+{
+    bytes out(base_size + header_size(s.opcode) + reference_size + where.pieces * far_piece_size);
+    std::size_t at = write_base(out.data(), sample_base(packet_kind::reference));
+    at += write_segment(out.data() + at, s);
+    at += write_far(out.data() + at, where);
+    CHECK(at == out.size());
+    return out;
+}
+
+bool parses_local(const bytes &in)
+{
+    const bytes exact(in);
+    packet p;
+    return parse_local(exact.data(), exact.size(), p);
+}
+
+} // namespace
+
+TEST_CASE("a reference is a packet of rings only, and says where all of its payload is")
+{
+    far_payload where;
+    where.numbers = 5;
+    where.pieces = 3;
+    where.piece[0] = {0x1122334455667788, 70'000};
+    where.piece[1] = {16, 1};
+    where.piece[2] = {UINT64_MAX, UINT32_MAX - 70'001};
+    ddp_segment s = sample_segment(rdmap::send_solicited_invalidate);
+    const bytes in = reference_packet(s, where);
+    CHECK(!parses(in));
+    packet p;
+    REQUIRE(parse_local(in.data(), in.size(), p));
+    CHECK(p.numbers() == 5);
+    CHECK(p.segment.payload_size == UINT32_MAX);
+    CHECK(p.segment.opcode == s.opcode);
+    CHECK(p.segment.msn == s.msn);
+    CHECK(p.segment.invalidate == s.invalidate);
+    CHECK(p.where.pieces == 3);
+    CHECK(p.where.piece[0].address == 0x1122334455667788);
+    CHECK(p.where.piece[0].length == 70'000);
+    packet again;
+    CHECK(parse_again(in.data(), in.size(), again));
+
+    for (std::size_t size = 0; size < in.size(); ++size)
+        CHECK(!parses_local(bytes(in.begin(), in.begin() + static_cast<std::ptrdiff_t>(size))));
+    bytes longer = in;
+    longer.push_back(0);
+    CHECK(!parses_local(longer));
+    constexpr std::size_t at = base_size + untagged_size;
+    for (const std::size_t zero : {at + 2, at + 3}) {
+        bytes bad = in;
+        bad[zero] = 1;
+        CHECK(!parses_local(bad));
+    }
+    for (const unsigned numbers : {0u, 33u, 255u}) {
+        bytes bad = in;
+        bad[at] = static_cast<std::uint8_t>(numbers);
+        CHECK(!parses_local(bad));
+    }
+    for (const unsigned pieces : {0u, 2u, 4u, 5u, 255u}) {
+        bytes bad = in;
+        bad[at + 1] = static_cast<std::uint8_t>(pieces);
+        CHECK(!parses_local(bad));
+    }
+    where.piece[1].length = 2; // more than a message can have
+    CHECK(!parses_local(reference_packet(s, where)));
+    where.piece[1].length = 0;
+    CHECK(!parses_local(reference_packet(s, where)));
+    where.pieces = 1;
+    CHECK(parses_local(reference_packet(s, where)));
+    CHECK(!parses_local(reference_packet(sample_segment(rdmap::write), where)));
+    CHECK(!parses_local(reference_packet(sample_segment(rdmap::immediate), where)));
+    bytes checked = reference_packet(s, where);
+    checked[0] = checked_version;
+    CHECK(!parses_local(checked));
+    CHECK(parses_local(data_packet(s, 4))); // all other packets as from the network
+}
+
 TEST_CASE("fuzz: what is parsed stays inside its datagram, and written again is the same bytes")
 {
     std::mt19937 random(20261121);

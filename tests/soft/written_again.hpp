@@ -35,6 +35,10 @@ inline std::size_t write_body(std::uint8_t *out, const packet &p)
         std::memcpy(out + size, p.segment.payload, p.segment.payload_size);
         return size + p.segment.payload_size;
     }
+    case packet_kind::reference: {
+        const std::size_t size = write_segment(out, p.segment);
+        return size + write_far(out + size, p.where);
+    }
     case packet_kind::ack:
         return write_sack(out, p.sack, p.sack_words);
     case packet_kind::request:

@@ -19,8 +19,8 @@ local kinds = {
     [7] = "Close", [8] = "Close ack", [9] = "Reset", [10] = "Retry", [11] = "Challenge",
     [12] = "Response",
 }
--- The flags that a kind may have: receiver not ready, late acknowledgement, padded.
-local flags_of = { [1] = 2, [2] = 1, [4] = 4, [5] = 4 }
+-- The flags that a kind may have: receiver not ready, late acknowledgement, padded, not fetched.
+local flags_of = { [1] = 2, [2] = 1 + 8, [4] = 4, [5] = 4 }
 local opcodes = {
     [0] = "RDMA write", [1] = "RDMA read request", [2] = "RDMA read response", [3] = "Send",
     [4] = "Send with invalidate", [5] = "Send with solicited event",
@@ -54,6 +54,7 @@ field("uint16", "flags", "Flags", base.HEX)
 field("bool", "flags.receiver_not_ready", "Receiver not ready", 16, nil, 1)
 field("bool", "flags.late_ack", "Late acknowledgement", 16, nil, 2)
 field("bool", "flags.padded", "Padded", 16, nil, 4)
+field("bool", "flags.not_fetched", "Not fetched", 16, nil, 8)
 field("uint32", "to", "To (receiver's connection id)", base.HEX)
 field("uint32", "tag", "Tag (receiver's secret)", base.HEX)
 field("uint32", "from", "From (sender's connection id)", base.HEX)
@@ -366,7 +367,7 @@ local function read_flags(r)
         return
     end
     r:show("flags", range)
-    for _, name in ipairs({ "receiver_not_ready", "late_ack", "padded" }) do
+    for _, name in ipairs({ "receiver_not_ready", "late_ack", "padded", "not_fetched" }) do
         r:show("flags." .. name, range)
     end
     r.padded = bit.band(range:uint(), 4) ~= 0

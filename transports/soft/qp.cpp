@@ -66,6 +66,7 @@ void transport::dapls_ib_read_qp_counters(qp &q, qp_counters &out)
     out.add("SOFT_PACKETS_OUT_AGAIN", now.packets_resent);
     out.add("SOFT_PACKETS_OUT_BY_RING", now.by_ring);
     out.add("SOFT_PACKETS_IN", now.packets_in);
+    out.add("SOFT_PACKETS_IN_FETCHED", now.fetched);
     out.add("SOFT_PACKETS_IN_TWICE", now.duplicates);
     out.add("SOFT_PACKETS_IN_EARLY", now.early);
     out.add("SOFT_PACKETS_IN_DROPPED", now.dropped);

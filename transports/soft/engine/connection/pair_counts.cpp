@@ -12,6 +12,7 @@ constexpr std::uint64_t pair_counts::*each_count[] = {
     &pair_counts::corrupt,         &pair_counts::refused,        &pair_counts::rules_broken,
     &pair_counts::refused_by_peer, &pair_counts::failed_at_peer, &pair_counts::gave_up,
     &pair_counts::direct,          &pair_counts::indirect,       &pair_counts::by_ring,
+    &pair_counts::fetched,
 };
 static_assert(sizeof each_count / sizeof each_count[0] ==
               sizeof(pair_counts) / sizeof(std::uint64_t));

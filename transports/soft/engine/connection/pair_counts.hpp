@@ -22,6 +22,7 @@ struct pair_counts {
     std::uint64_t indirect = 0;        ///< writes and reads over the network
     /// Part of packets_out: packets with data that went by a ring.
     std::uint64_t by_ring = 0;
+    std::uint64_t fetched = 0; ///< packets in whose payload was copied out of the peer's memory
 
     pair_counts &operator+=(const pair_counts &other);
     pair_counts &operator-=(const pair_counts &earlier);

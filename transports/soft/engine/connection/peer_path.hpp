@@ -192,6 +192,18 @@ inline void add_segment_header(out_packet &out, const ddp_segment &s)
     out.size += static_cast<std::uint32_t>(size);
 }
 
+/// Appends the headers of a reference to the base header, as one piece with it.
+inline void add_reference(out_packet &out, const ddp_segment &s, const far_payload &where)
+{
+    static_assert(base_size + untagged_size + reference_size +
+                      far_payload::max_pieces * far_piece_size <=
+                  sizeof out.header);
+    add_segment_header(out, s);
+    const std::size_t size = write_far(out.header + out.size, where);
+    out.piece[0].size += size;
+    out.size += static_cast<std::uint32_t>(size);
+}
+
 inline void peer_path::adopt(const net_address &from, const handshake &hello, std::uint8_t version,
                              std::uint32_t own_datagram)
 {

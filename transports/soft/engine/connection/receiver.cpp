@@ -22,19 +22,29 @@ bool receiver::receive(const packet &p, const std::uint8_t *bytes, std::size_t s
     case receive_window::place::early:
         ++record_->counts.early;
         ack_.hurry_for_a_while();
-        (void)window_.keep(p.base.psn, bytes, size); // if it cannot be kept, it counts as lost
+        // If it cannot be kept, it counts as lost.
+        (void)window_.keep(p.base.psn, bytes, size, p.numbers());
         return true;
     case receive_window::place::in_order:
         break;
     }
-    if (window_.holds_any())
+    if (window_.holds_any()) {
         ack_.hurry();
+        // A reference that was kept takes more numbers than this packet, which is sent again.
+        if (!take_kept(oldest_psn))
+            return false;
+        if (window_.next() != p.base.psn)
+            return true;
+    }
     switch (take(p, oldest_psn)) {
     case outcome::taken:
-        window_.advance();
+        window_.advance(p.numbers());
         return take_kept(oldest_psn);
     case outcome::not_ready:
-        (void)window_.keep(p.base.psn, bytes, size); // kept until a receive is posted for it
+        // Kept until a receive is posted for it.
+        (void)window_.keep(p.base.psn, bytes, size, p.numbers());
+        break;
+    case outcome::dropped:
         break;
     case outcome::failed:
         return false;
@@ -45,7 +55,7 @@ bool receiver::receive(const packet &p, const std::uint8_t *bytes, std::size_t s
 receiver::outcome receiver::take(const packet &p, std::uint32_t oldest_psn)
 {
     const segment_result result =
-        p.base.kind == packet_kind::probe ? segment_result{} : on_segment(p.segment, oldest_psn);
+        p.base.kind == packet_kind::probe ? segment_result{} : on_segment(p, oldest_psn);
     switch (result.outcome) {
     case segment_result::kind::taken:
         ack_.count(p.segment.payload_size);
@@ -55,6 +65,10 @@ receiver::outcome receiver::take(const packet &p, std::uint32_t oldest_psn)
         not_ready_ = true;
         ack_.hurry();
         return outcome::not_ready;
+    case segment_result::kind::not_fetched:
+        not_fetched_ = true;
+        ack_.owe_now();
+        return outcome::dropped;
     case segment_result::kind::fatal:
         break;
     }
@@ -72,10 +86,10 @@ bool receiver::take_kept(std::uint32_t oldest_psn)
             return true;
         const outcome result = take(next, oldest_psn);
         if (result == outcome::not_ready)
-            (void)window_.keep(kept->psn, kept->bytes(), kept->size);
+            (void)window_.keep(kept->psn, kept->bytes(), kept->size, kept->numbers);
         if (result != outcome::taken)
             return result != outcome::failed;
-        window_.advance();
+        window_.advance(next.numbers());
     }
     return true;
 }
@@ -106,7 +120,7 @@ void receiver::piggyback(base_header &base)
 {
     base.ack = window_.next();
     base.credit = promise();
-    if (!window_.holds_any() && !not_ready_)
+    if (!window_.holds_any() && !not_ready_ && !not_fetched_)
         ack_.settle();
     ack_.restart_count();
 }
@@ -114,7 +128,7 @@ void receiver::piggyback(base_header &base)
 void receiver::acknowledged()
 {
     ack_.settle();
-    not_ready_ = false;
+    not_ready_ = not_fetched_ = false;
 }
 
 void receiver::watch_credit()
@@ -214,8 +228,9 @@ void receiver::discard()
 
 // --------------------------------------------------------------------------------------- segments
 
-segment_result receiver::on_segment(const ddp_segment &s, std::uint32_t oldest_psn)
+segment_result receiver::on_segment(const packet &p, std::uint32_t oldest_psn)
 {
+    const ddp_segment &s = p.segment;
     switch (s.opcode) {
     case rdmap::write:
         return on_write(s);
@@ -231,12 +246,32 @@ segment_result receiver::on_segment(const ddp_segment &s, std::uint32_t oldest_p
     case rdmap::immediate_solicited:
         return on_immediate(s);
     default:
-        return on_send(s);
+        return on_send(p);
     }
 }
 
-segment_result receiver::on_send(const ddp_segment &s)
+/// Copies the payload of a reference out of the peer's memory. `fetched`: it could be; a segment
+/// of its own then says why it could not, if that is the fault of either side's memory.
+work_status receiver::fetch(const packet &p, bool &fetched)
 {
+    bytes_view to[max_segments];
+    std::uint32_t pieces = 0;
+    const work_status status =
+        memory_->list(*receiving_, received_, p.segment.payload_size, to, pieces);
+    fetched = status != work_status::success;
+    if (fetched || *direct_ == nullptr)
+        return status;
+    bytes_view from[far_payload::max_pieces];
+    for (std::uint32_t i = 0; i < p.where.pieces; ++i)
+        from[i] = {pointer_to(p.where.piece[i].address), p.where.piece[i].length};
+    fetched = (*direct_)->fetch(from, p.where.pieces, to, pieces, p.segment.payload_size);
+    record_->counts.fetched += fetched ? 1 : 0;
+    return status;
+}
+
+segment_result receiver::on_send(const packet &p)
+{
+    const ddp_segment &s = p.segment;
     if (s.msn != msn_)
         return segment_result::fatal(fault::invalid_msn);
     if (receiving_ == nullptr && !begin_receive())
@@ -245,7 +280,13 @@ segment_result receiver::on_send(const ddp_segment &s)
         return segment_result::fatal(fault::invalid_offset);
     if (s.payload_size > receiving_->length - received_)
         return fail_receive(work_status::local_length, fault::message_too_long);
-    const work_status status = memory_->scatter(*receiving_, received_, s.payload, s.payload_size);
+    bool there = true;
+    const work_status status =
+        p.base.kind == packet_kind::reference
+            ? fetch(p, there)
+            : memory_->scatter(*receiving_, received_, s.payload, s.payload_size);
+    if (!there)
+        return segment_result::not_fetched();
     if (status != work_status::success)
         return fail_receive(status, fault::local_catastrophic);
     received_ += s.payload_size;

@@ -81,9 +81,9 @@ public:
     receiver() = default;
     receiver(pair_context &pair, requester &requests, responder &responses, std::uint32_t first_psn,
              std::uint32_t first_msn)
-        : receives_(&pair.receives), memory_(&pair.memory), record_(&pair.record),
-          events_(&pair.events), requests_(&requests), responses_(&responses),
-          window_(pair.device->early, first_psn), msn_(first_msn)
+        : receives_(&pair.receives), direct_(&pair.sends.direct), memory_(&pair.memory),
+          record_(&pair.record), events_(&pair.events), requests_(&requests),
+          responses_(&responses), window_(pair.device->early, first_psn), msn_(first_msn)
     {}
     /// The peer is known: its first packet has this number.
     void expect(std::uint32_t first_psn) { window_.start(first_psn); }
@@ -109,6 +109,8 @@ public:
         return window_.describe(words, max_words);
     }
     bool not_ready() const { return not_ready_; }
+    /// A reference was dropped: the next ack asks for its payload.
+    bool not_fetched() const { return not_fetched_; }
     /// An ack packet has been sent.
     void acknowledged();
     /// The credit for a handshake.
@@ -131,11 +133,12 @@ public:
     [[nodiscard]] bool keep_watermarks();
 
 private:
-    enum class outcome : std::uint8_t { taken, not_ready, failed };
+    enum class outcome : std::uint8_t { taken, not_ready, dropped, failed };
     outcome take(const packet &p, std::uint32_t oldest_psn);
     [[nodiscard]] bool take_kept(std::uint32_t oldest_psn);
-    segment_result on_segment(const ddp_segment &s, std::uint32_t oldest_psn);
-    segment_result on_send(const ddp_segment &s);
+    segment_result on_segment(const packet &p, std::uint32_t oldest_psn);
+    segment_result on_send(const packet &p);
+    work_status fetch(const packet &p, bool &fetched);
     segment_result on_immediate(const ddp_segment &s);
     segment_result on_write(const ddp_segment &s);
     bool begin_receive();
@@ -147,6 +150,7 @@ private:
     std::uint32_t credit() const;
 
     receive_queue *receives_ = nullptr;
+    direct_link *const *direct_ = nullptr; ///< to the peer's memory, see send_queue
     const local_memory *memory_ = nullptr;
     pair_record *record_ = nullptr;
     const pair_events *events_ = nullptr;
@@ -155,6 +159,7 @@ private:
     receive_window window_;
     owed_ack ack_;
     bool not_ready_ = false;       ///< a segment found no receive; the next ack says so
+    bool not_fetched_ = false;     ///< a reference was dropped; the next ack says so
     request *receiving_ = nullptr; ///< receive of the message that is arriving
     std::uint32_t received_ = 0;   ///< bytes of that message
     std::uint32_t msn_ = 0;        ///< number of that message

@@ -478,7 +478,7 @@ void reliable_connection::serve_new_receives()
         pair_->doorbell.store(true); // there may be responses to send
     if (!good)
         return fail(rx_.failure());
-    if (took || rx_.has_news())
+    if (took || rx_.has_news() || rx_.not_fetched())
         tx_.send_ack();
 }
 

@@ -135,6 +135,7 @@ OSD_ALWAYS_INLINE void requester::number(sent_packet &packet, request &r, const 
         packet.offset = r.moved;
         window_->set_length(packet, std::min(r.length - r.moved, path.payload_room(opcode_of(r))));
         r.moved += packet.length;
+        chose_long_ = chose_long_ || (r.length >= long_send && is_message(r));
         const bool all = r.moved == r.length;
         write_sent_ = all && r.kind == work::write_immediate;
         packet.last = all && !write_sent_;
@@ -232,6 +233,37 @@ void requester::build(out_packet &out, const sent_packet &packet) const
     }
     add_segment_header(out, s);
     gather(out, r, packet.offset, packet.length);
+}
+
+const request *requester::long_send_of(const sent_packet &packet)
+{
+    if (packet.from != sent_packet::origin::request || packet.again)
+        return nullptr;
+    const request &r = *static_cast<const request *>(packet.source);
+    return is_message(r) && r.length >= long_send ? &r : nullptr;
+}
+
+void requester::refer(out_packet &out, const sent_packet &first, std::uint32_t size,
+                      std::uint32_t numbers) const
+{
+    const request &r = *static_cast<const request *>(first.source);
+    ddp_segment s;
+    s.opcode = opcode_of(r);
+    s.last = first.offset + size == r.length;
+    s.msn = r.msn;
+    s.invalidate = r.remote.key;
+    s.message_offset = first.offset;
+    out_packet memory;
+    memory.begin();
+    gather(memory, r, first.offset, size);
+    far_payload where;
+    where.numbers = numbers;
+    for (; where.pieces < memory.pieces; ++where.pieces) {
+        const bytes_view &each = memory.piece[where.pieces];
+        where.piece[where.pieces] = {reinterpret_cast<std::uintptr_t>(each.at),
+                                     static_cast<std::uint32_t>(each.size)};
+    }
+    add_reference(out, s, where);
 }
 
 // ----------------------------------------------------------------------------------- completions

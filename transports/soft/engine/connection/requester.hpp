@@ -8,6 +8,8 @@
 #include "peer_path.hpp"
 #include "window/send_window.hpp"
 
+#include <utility>
+
 namespace soft_hca {
 
 class requester {
@@ -28,6 +30,19 @@ public:
     bool failed() const { return failed_; }
     const pair_failure &failure() const { return failure_; }
     void build(out_packet &out, const sent_packet &packet) const;
+    /// Builds a reference to the payload, of this size, of a packet of a long send and those behind
+    /// it, all of the same send; it takes so many numbers.
+    void refer(out_packet &out, const sent_packet &first, std::uint32_t size,
+               std::uint32_t numbers) const;
+    /// Whether packets of long sends were chosen since the last call.
+    bool has_chosen_long() { return std::exchange(chose_long_, false); }
+    /// The long send that a new packet belongs to, or null.
+    static const request *long_send_of(const sent_packet &packet);
+    /// Whether the peer may be able to read our memory.
+    bool may_be_fetched_from() const
+    {
+        return sends_->direct != nullptr && sends_->direct->may_be_fetched_from();
+    }
     /// From now on as much may be copied directly as takes a millisecond or two, so that a stream
     /// of it does not keep the thread from all others.
     void begin_turn()
@@ -70,6 +85,9 @@ public:
     request *acknowledged_read(std::uint32_t oldest_psn);
 
 private:
+    /// Size of a send to which references are sent: what does not fit a ring as one packet. To copy
+    /// less than that twice takes no longer.
+    static constexpr std::uint32_t long_send = ring_file::largest - ring_file::line;
     static constexpr std::int64_t most_per_turn = 16 << 20; ///< bytes
     static constexpr std::int64_t cost_of_one = 16 << 10;   ///< expressed in bytes
 
@@ -98,6 +116,7 @@ private:
     bool out_of_credit_ = false;
     bool failed_ = false;
     bool awaits_turn_ = false;
+    bool chose_long_ = false;
     std::int64_t direct_left_ = most_per_turn;
     pair_failure failure_;
 };

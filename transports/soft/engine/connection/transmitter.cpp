@@ -11,6 +11,9 @@ constexpr std::uint32_t first_probe_us = 10'000;
 constexpr std::uint32_t longest_probe_us = 500'000;
 constexpr std::uint32_t first_pause_us = 500;
 constexpr std::uint32_t longest_pause_us = 20'000;
+/// After a reference that the peer could not read. Its reason may last, or have been that the peer
+/// had not seen our process yet.
+constexpr std::int64_t no_references_ns = 100'000'000;
 constexpr std::int64_t busy_retry_ns = 1'000'000; ///< used after the network accepted no more
 /// busy_retry_ns doubles with each timeout, so many times.
 constexpr std::uint32_t most_doublings = 6;
@@ -49,17 +52,15 @@ void transmitter::limit_to(std::uint32_t receive_room)
 
 // ---------------------------------------------------------------------------- choosing packets
 
-OSD_ALWAYS_INLINE bool transmitter::next_response(std::int64_t now, std::uint32_t &psn)
-{
-    if (!responses_->pending())
-        return false;
-    psn = responses_->next_packet(*path_, now);
-    return true;
-}
-
 OSD_ALWAYS_INLINE bool transmitter::next_new_packet(std::int64_t now, std::uint32_t &psn)
 {
-    if (responses_turn_ && next_response(now, psn)) {
+    const auto next_response = [&] {
+        const bool any = responses_->pending();
+        if (any)
+            psn = responses_->next_packet(*path_, now);
+        return any;
+    };
+    if (responses_turn_ && next_response()) {
         responses_turn_ = false;
         return true;
     }
@@ -67,7 +68,7 @@ OSD_ALWAYS_INLINE bool transmitter::next_new_packet(std::int64_t now, std::uint3
         responses_turn_ = true;
         return true;
     }
-    return !requests_->failed() && next_response(now, psn);
+    return !requests_->failed() && next_response();
 }
 
 bool transmitter::next_packet(std::int64_t now, std::uint32_t &psn)
@@ -171,13 +172,9 @@ OSD_ALWAYS_INLINE bool transmitter::transmit(const out_packet *packets, const st
     return true;
 }
 
-/// The packets of a small batch are on the stack, which may be a small one. The packets of a large
-/// batch are in an area borrowed from the shard, or are sent few at a time if none is free.
 bool transmitter::send_batch(std::int64_t now, bool &more)
 {
-    constexpr std::uint32_t few = 4;
     constexpr std::uint32_t batch = large_batch::most;
-    static_assert(batch <= windows_being_read::max_batch);
     std::uint32_t psns[batch];
     std::uint32_t count = 0;
     while (count < batch && next_packet(now, psns[count]))
@@ -185,6 +182,18 @@ bool transmitter::send_batch(std::int64_t now, bool &more)
     if (requests_->failed())
         return fail(requests_->failure());
     more = count == batch;
+    if (requests_->has_chosen_long()) [[unlikely]]
+        return send_with_long(psns, count, now);
+    return send_chosen(psns, count);
+}
+
+/// The packets of a small batch are on the stack, which may be a small one. The packets of a large
+/// batch are in an area borrowed from the shard, or are sent few at a time if none is free.
+OSD_ALWAYS_INLINE bool transmitter::send_chosen(const std::uint32_t *psns, std::uint32_t count)
+{
+    constexpr std::uint32_t few = 4;
+    constexpr std::uint32_t batch = large_batch::most;
+    static_assert(batch <= windows_being_read::max_batch);
     out_packet own[few];
     const large_batches::loan lent = count > few ? batches_->borrow() : large_batches::loan();
     out_packet *const packets = lent.get() != nullptr ? lent.get()->packets : own;
@@ -201,6 +210,70 @@ bool transmitter::send_batch(std::int64_t now, bool &more)
             return false;
     }
     return true;
+}
+
+// -------------------------------------------------------------------------------- long sends
+
+namespace {
+
+/// The number of packets, from the first, that belong to one long send and were not sent before.
+std::uint32_t of_one_long_send(send_window &window, const std::uint32_t *psns, std::uint32_t count)
+{
+    const request *const r = requester::long_send_of(window.at(psns[0]));
+    std::uint32_t some = 0;
+    while (r != nullptr && some < count && psns[some] == psns[0] + some &&
+           requester::long_send_of(window.at(psns[some])) == r)
+        ++some;
+    return some;
+}
+
+} // namespace
+
+/// Puts a reference into the ring in place of these packets of a long send.
+bool transmitter::refer(const std::uint32_t *psns, std::uint32_t count, std::int64_t now)
+{
+    ring_path *const ring = path_->ring();
+    if (ring == nullptr || path_->is_sealed() || now < refer_from_ ||
+        !requests_->may_be_fetched_from())
+        return false;
+    std::uint32_t size = 0;
+    for (std::uint32_t i = 0; i < count; ++i)
+        size += window_->at(psns[i]).length;
+    const sent_packet &first = window_->at(psns[0]);
+    out_packet out;
+    out.begin();
+    base_header base = make_header(packet_kind::reference, psns[0]);
+    if (may_be_acknowledged_late(first))
+        base.flags = flag_late_ack;
+    out.add(out.header, write_base(out.header, base));
+    requests_->refer(out, first, size, count);
+    std::uint32_t done = 0;
+    (void)ring_choice_.send(*ring, *window_, &out, psns, 1, done);
+    if (done == 0)
+        return false;
+    for (std::uint32_t i = 0; i < count; ++i) {
+        sent_packet &each = window_->at(psns[i]);
+        each.by_ring = each.referred = true;
+    }
+    ++record_->counts.by_ring;
+    ++record_->counts.packets_out;
+    return true;
+}
+
+/// Sends packets some of which belong to long sends.
+bool transmitter::send_with_long(const std::uint32_t *psns, std::uint32_t count, std::int64_t now)
+{
+    std::uint32_t begin = 0; // of the packets that are not sent yet
+    for (std::uint32_t at = 0; at < count;) {
+        const std::uint32_t some = of_one_long_send(*window_, psns + at, count - at);
+        if (some != 0) {
+            if (begin != at && !send_chosen(psns + begin, at - begin))
+                return false;
+            begin = refer(psns + at, some, now) ? at + some : at;
+        }
+        at += std::max<std::uint32_t>(some, 1);
+    }
+    return begin == count || send_chosen(psns + begin, count - begin);
 }
 
 void transmitter::send_plain(packet_kind kind, const std::uint8_t *body, std::size_t size,
@@ -220,8 +293,10 @@ void transmitter::send_ack()
     std::uint32_t words[max_sack_words];
     const std::uint32_t count = received_->describe(words, max_sack_words);
     std::uint8_t body[4 + sizeof words];
-    const std::uint16_t flags = received_->not_ready() ? flag_receiver_not_ready : 0;
-    send_plain(packet_kind::ack, body, write_sack(body, words, count), flags);
+    const int flags = (received_->not_ready() ? flag_receiver_not_ready : 0) |
+                      (received_->not_fetched() ? flag_not_fetched : 0);
+    send_plain(packet_kind::ack, body, write_sack(body, words, count),
+               static_cast<std::uint16_t>(flags));
     received_->acknowledged();
 }
 
@@ -305,6 +380,10 @@ void transmitter::on_acknowledgement(const packet &p, std::int64_t now)
         requests_->complete_done();
     }
     judge_congestion(was_in_flight, was_on_the_way);
+    if ((p.base.flags & flag_not_fetched) != 0) [[unlikely]] {
+        refer_from_ = now + no_references_ns;
+        window_->repeat_referred();
+    }
     if (not_ready)
         pause(now);
 }

@@ -107,9 +107,12 @@ private:
     bool window_is_full() { return window_->bytes() >= window_bytes_ || !window_->has_room(); }
     bool next_packet(std::int64_t now, std::uint32_t &psn);
     bool next_new_packet(std::int64_t now, std::uint32_t &psn);
-    bool next_response(std::int64_t now, std::uint32_t &psn);
     [[nodiscard]] bool build(out_packet &out, std::uint32_t psn, windows_being_read &read);
     void build_probe(out_packet &out, std::uint32_t psn);
+    [[nodiscard]] bool send_chosen(const std::uint32_t *psns, std::uint32_t count);
+    [[nodiscard]] bool send_with_long(const std::uint32_t *psns, std::uint32_t count,
+                                      std::int64_t now) OSD_NOINLINE;
+    bool refer(const std::uint32_t *psns, std::uint32_t count, std::int64_t now);
     [[nodiscard]] bool transmit(const out_packet *packets, const std::uint32_t *psns,
                                 std::uint32_t count, bool by_ring);
     bool fail(const pair_failure &why) OSD_COLD;
@@ -130,6 +133,7 @@ private:
     bool pacer_holds_ = false; ///< the pacer holds the next packet back
     std::uint32_t window_bytes_ = 0;
     ring_choice ring_choice_;
+    std::int64_t refer_from_ = 0;   ///< no references are sent before: the peer could not read one
     bool responses_turn_ = false;   ///< responses and requests take turns
     std::int64_t resend_from_ = 0;  ///< the retransmission timer runs from here
     std::uint32_t retries_ = 0;     ///< number of times that the oldest packet was sent again

@@ -139,7 +139,7 @@ bool progress_engine::receive_by_rings(std::int64_t now)
 {
     const auto plain =
         [this, now](const std::uint8_t *bytes, std::uint32_t size, const net_address &from)
-            OSD_UNCHECKED { receive_packet(bytes, size, from, now); };
+            OSD_UNCHECKED { receive_packet(bytes, size, from, now, true); };
     const auto opened =
         [this, now](const std::uint8_t *bytes, std::uint32_t size, const net_address &from)
             OSD_UNCHECKED { receive_opened(bytes, size, from, now); };
@@ -168,7 +168,8 @@ void progress_engine::receive_group(const in_packets &group, std::int64_t now)
         return;
     }
     for (std::size_t at = 0; at < group.size; at += group.segment)
-        receive_packet(group.bytes + at, std::min(group.segment, group.size - at), group.from, now);
+        receive_packet(group.bytes + at, std::min(group.segment, group.size - at), group.from, now,
+                       false);
 }
 
 /// Holds a queue pair's lock for a run of packets to it.
@@ -186,10 +187,11 @@ void progress_engine::switch_to(queue_pair *pair, std::int64_t now)
 }
 
 void progress_engine::receive_packet(const std::uint8_t *bytes, std::size_t size,
-                                     const net_address &from, std::int64_t now) OSD_UNCHECKED
+                                     const net_address &from, std::int64_t now,
+                                     bool by_ring) OSD_UNCHECKED
 {
     packet p;
-    if (!parse(bytes, size, p))
+    if (!(by_ring ? parse_local(bytes, size, p) : parse(bytes, size, p)))
         return drop(bytes, size, now);
     if (p.base.kind == packet_kind::request)
         return;
@@ -290,7 +292,8 @@ void progress_engine::drop(const std::uint8_t *bytes, std::size_t size,
 void progress_engine::send_reset(const packet &p, const net_address &from, std::int64_t now)
 {
     const bool wanted = p.base.kind == packet_kind::data || p.base.kind == packet_kind::probe ||
-                        p.base.kind == packet_kind::accept || p.base.kind == packet_kind::close;
+                        p.base.kind == packet_kind::accept || p.base.kind == packet_kind::close ||
+                        p.base.kind == packet_kind::reference;
     if (!wanted || now < next_reset_ns_)
         return;
     next_reset_ns_ = now + reset_interval_ns;

@@ -64,7 +64,7 @@ private:
     bool may_skip_socket(std::int64_t now) const OSD_REQUIRES(poll_lock_);
     void receive_group(const in_packets &group, std::int64_t now) OSD_REQUIRES(poll_lock_);
     void receive_packet(const std::uint8_t *bytes, std::size_t size, const net_address &from,
-                        std::int64_t now) OSD_REQUIRES(poll_lock_);
+                        std::int64_t now, bool by_ring) OSD_REQUIRES(poll_lock_);
     void receive_sealed(std::uint8_t *bytes, std::size_t size, const net_address &from,
                         std::int64_t now) OSD_REQUIRES(poll_lock_);
     void receive_opened(const std::uint8_t *bytes, std::size_t size, const net_address &from,

@@ -87,6 +87,29 @@ bool direct_link::move(const request &r)
     return false;
 }
 
+/// A sender keeps the memory of a send until the receiver has acknowledged it, or the connection
+/// has ended: the gate is closed before its sends are flushed, and claims are waited for.
+bool direct_link::fetch(const bytes_view *from, std::uint32_t from_count, const bytes_view *to,
+                        std::uint32_t to_count, std::uint32_t size)
+{
+    direct_peer *const peer = peer_.load(std::memory_order_acquire);
+    if (peer == nullptr || !peer->open_to_us || peer->forbidden.load(std::memory_order_relaxed))
+        return false;
+    const direct_board &board = peer->board();
+    const local_guard guard{&board.gate_word(their_gate_), their_token_};
+    std::ptrdiff_t done = local_process::interrupted;
+    own_->claim(gate_, direct_board::fetching);
+    for (int tries = 0; tries < most_tries && done == local_process::interrupted &&
+                        board.is_open(their_gate_, their_token_);
+         ++tries)
+        done = peer->process.fetch(from, from_count, to, to_count, guard);
+    const bool still_open = board.is_open(their_gate_, their_token_);
+    own_->end_claim(gate_);
+    if (done < local_process::interrupted)
+        peer->forbidden.store(true);
+    return done == static_cast<std::ptrdiff_t>(size) && still_open;
+}
+
 // ------------------------------------------------------------------------------------------ life
 
 local_obstacle direct_access::open(descriptor_set &within)

@@ -3,11 +3,12 @@
 // initiator copies straight between the memories of both processes.
 //
 // All other operations of a connection go over the network, and so do RDMA operations that direct
-// access refuses: errors are found and reported in one place. When a connection is established, its
-// two devices exchange their boards (direct_board) over a local socket. The active side connects it
-// to the name that is derived from the address of the peer's data socket; both prove that they know
-// the connection before they show anything (direct_greeting). The socket then stays open: its end
-// shows that the peer has closed its device or exited.
+// access refuses: errors are found and reported in one place. Of a long send that goes through a
+// ring, the receiver copies the payload out of the sender's memory (fetch()). When a connection is
+// established, its two devices exchange their boards (direct_board) over a local socket. The active
+// side connects it to the name that is derived from the address of the peer's data socket; both
+// prove that they know the connection before they show anything (direct_greeting). The socket then
+// stays open: its end shows that the peer has closed its device or exited.
 #pragma once
 
 #include "direct_board.hpp"
@@ -42,6 +43,18 @@ public:
     /// Executes an RDMA write or read whose local segments are valid. False if it has to go over
     /// the network; a part may have been copied.
     bool move(const request &r);
+    /// Whether the peer may be able to fetch() from our memory, as far as is known here.
+    bool may_be_fetched_from() const
+    {
+        const direct_peer *const peer = peer_.load(std::memory_order_acquire);
+        return peer != nullptr && peer->open_to_us &&
+               !peer->forbidden.load(std::memory_order_relaxed);
+    }
+    /// Copies `size` bytes of the peer's memory, of a send that it has not completed, to ours; the
+    /// pieces have that size on both sides. False if they cannot be copied, or the peer has ended
+    /// the connection: pieces of ours may have changed all the same.
+    bool fetch(const bytes_view *from, std::uint32_t from_count, const bytes_view *to,
+               std::uint32_t to_count, std::uint32_t size);
     /// The peer is in an access to our memory that it has not ended in time.
     bool is_stuck() const { return stuck_.load(std::memory_order_relaxed); }
     /// Why RDMA operations go over the network; `none` if they do not, or while that is unknown.

@@ -4,7 +4,8 @@
 // A board is written by its device and mapped read-only by others. It has
 //   regions   the memory regions that peers may access: what memory_table has of them
 //   gates     one per connection to such a peer: a token while the peer may access
-//   claims    one per gate: the name of the region of that peer which this device is accessing
+//   claims    one per gate: the name of the region of that peer which this device is accessing, or
+//             that it fetches the payload of a send
 //
 // All peers of the device read the board, and none shall learn keys from it that it was not given.
 // So regions have no keys here but names, which are made from key and zone by a secret of the zone;
@@ -62,6 +63,8 @@ class direct_board {
 public:
     static constexpr std::uint32_t gates = 1024;
     static constexpr std::uint64_t closed = 0;
+    /// Claim of a device that fetches the payload of a send; names of regions are odd.
+    static constexpr std::uint64_t fetching = 2;
 
     // --- by the owner
 
@@ -82,6 +85,11 @@ public:
     /// Whether the owner permits an access. The initiator has stored its claim before.
     bool permits(std::uint32_t gate, std::uint64_t token, const board_name &as,
                  const direct_target &to) const;
+    /// Whether the gate is open to who knows the token. The caller has stored its claim before.
+    bool is_open(std::uint32_t gate, std::uint64_t token) const
+    {
+        return gate_lines_[gate].token.load() == token;
+    }
     /// Holds the token while the gate is open.
     const std::atomic<std::uint64_t> &gate_word(std::uint32_t gate) const
     {

@@ -30,7 +30,7 @@ struct direct_names {
 };
 
 /// Number of the edition of all these messages.
-inline constexpr std::uint32_t direct_edition = 0x5d'a9'00'02;
+inline constexpr std::uint32_t direct_edition = 0x5d'a9'00'03;
 
 struct direct_nonce {
     std::uint64_t words[2] = {};

@@ -44,6 +44,26 @@ work_status local_memory::scatter(const request &r, std::uint32_t offset, const 
     return scatter_with<local_write>(r, offset, from, size);
 }
 
+work_status local_memory::list(const request &r, std::uint32_t offset, std::uint32_t size,
+                               bytes_view *out, std::uint32_t &pieces) const
+{
+    pieces = 0;
+    for (std::uint32_t i = 0; i < r.segments && size != 0; ++i) {
+        const local_segment &s = r.local[i];
+        if (offset >= s.length) {
+            offset -= s.length;
+            continue;
+        }
+        const std::uint32_t part = std::min(s.length - offset, size);
+        if (!access(s.key, local_write, s.address + offset, part))
+            return work_status::local_protection;
+        out[pieces++] = {pointer_to(s.address + offset), part};
+        size -= part;
+        offset = 0;
+    }
+    return size == 0 ? work_status::success : work_status::local_length;
+}
+
 work_status local_memory::scatter_to_window(const request &r, std::uint32_t offset,
                                             const std::uint8_t *from, std::uint32_t size) const
 {

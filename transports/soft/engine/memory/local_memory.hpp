@@ -42,6 +42,9 @@ public:
     /// Stores received bytes at an offset of the local memory of a request.
     work_status scatter(const request &r, std::uint32_t offset, const std::uint8_t *from,
                         std::uint32_t size) const;
+    /// Lists where scatter() would store bytes: at most max_segments pieces.
+    work_status list(const request &r, std::uint32_t offset, std::uint32_t size, bytes_view *out,
+                     std::uint32_t &pieces) const;
     /// Stores received bytes like scatter(), where a key that opens memory to peers names the local
     /// memory.
     work_status scatter_to_window(const request &r, std::uint32_t offset, const std::uint8_t *from,

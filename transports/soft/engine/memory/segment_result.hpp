@@ -11,13 +11,15 @@ namespace soft_hca {
 struct segment_result {
     enum class kind : std::uint8_t {
         taken,
-        not_ready, ///< no receive is posted for it
-        fatal,     ///< the peer broke a rule, or a receive failed
+        not_ready,   ///< no receive is posted for it
+        not_fetched, ///< its payload could not be copied out of the peer's memory
+        fatal,       ///< the peer broke a rule, or a receive failed
     };
     kind outcome = kind::taken;
     fault why = fault::none; ///< fault of a fatal result
 
     static segment_result not_ready() { return {kind::not_ready, fault::none}; }
+    static segment_result not_fetched() { return {kind::not_fetched, fault::none}; }
     static segment_result fatal(fault why) { return {kind::fatal, why}; }
 };
 

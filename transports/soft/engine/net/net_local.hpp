@@ -125,6 +125,11 @@ public:
                         std::size_t size, const local_guard &guard) const;
     std::ptrdiff_t write(std::uint64_t to, const bytes_view *pieces, std::uint32_t count,
                          std::size_t size, const local_guard &guard) const;
+    /// As read(), from at most 8 pieces of its memory, which have the size of ours together; the
+    /// same system call compares the mark. Returns 0 if the process is another one. Pieces of ours
+    /// may have changed whatever it returns.
+    std::ptrdiff_t fetch(const bytes_view *from, std::uint32_t from_count, const bytes_view *to,
+                         std::uint32_t to_count, const local_guard &guard) const;
 
     /// Whether this process may make these system calls, and those for local sockets. If a seccomp
     /// filter could kill the process for such a call, a child process tries.

@@ -379,6 +379,23 @@ std::ptrdiff_t local_process::read(std::uint64_t from, const bytes_view *pieces,
     return copy({SYS_process_vm_readv, id_, here, some, &there, 1}, guard);
 }
 
+std::ptrdiff_t local_process::fetch(const bytes_view *from, std::uint32_t from_count,
+                                    const bytes_view *to, std::uint32_t to_count,
+                                    const local_guard &guard) const
+{
+    std::uint8_t found[sizeof mark_.bytes] = {};
+    constexpr std::ptrdiff_t mark_size = sizeof found;
+    iovec here[1 + max_local_pieces] = {{found, sizeof found}};
+    iovec there[1 + max_local_pieces] = {remote_part(mark_.at, sizeof found)};
+    const std::uint32_t pieces = 1 + list_pieces(here + 1, to, to_count);
+    const std::uint32_t parts = 1 + list_pieces(there + 1, from, from_count);
+    const long done = copy({SYS_process_vm_readv, id_, here, pieces, there, parts}, guard);
+    if (done < 0)
+        return done;
+    const bool same = done >= mark_size && std::memcmp(found, mark_.bytes, sizeof found) == 0;
+    return same ? done - mark_size : 0;
+}
+
 std::ptrdiff_t local_process::write(std::uint64_t to, const bytes_view *pieces, std::uint32_t count,
                                     std::size_t size, const local_guard &guard) const
 {

@@ -43,6 +43,12 @@ std::ptrdiff_t local_process::write(std::uint64_t, const bytes_view *, std::uint
     return -2;
 }
 
+std::ptrdiff_t local_process::fetch(const bytes_view *, std::uint32_t, const bytes_view *,
+                                    std::uint32_t, const local_guard &) const
+{
+    return -2;
+}
+
 bool local_process::exists()
 {
     return false;

@@ -101,7 +101,7 @@ bool early_packets::make_room(const holding &for_whom, std::size_t cost)
 // --------------------------------------------------------------------------------- a connection
 
 bool early_packets::keep(holding &in, std::uint32_t next_psn, std::uint32_t psn,
-                         const std::uint8_t *bytes, std::size_t size)
+                         const std::uint8_t *bytes, std::size_t size, std::uint32_t numbers)
 {
     osd::lock_guard hold(lock_);
     packet_copy *&place = in.at[psn % capacity];
@@ -114,7 +114,7 @@ bool early_packets::keep(holding &in, std::uint32_t next_psn, std::uint32_t psn,
     void *const memory = std::malloc(cost_of(size));
     if (memory == nullptr)
         return false;
-    place = new (memory) packet_copy{psn, size};
+    place = new (memory) packet_copy{psn, numbers, size};
     std::memcpy(place->bytes(), bytes, size);
     in.next_psn = next_psn;
     in.held.fetch_add(1, std::memory_order_relaxed);
@@ -140,13 +140,17 @@ std::uint32_t early_packets::describe(const holding &in, std::uint32_t after, st
 {
     osd::lock_guard hold(lock_);
     std::uint32_t used = 0;
-    for (std::uint32_t i = 0; i < max_words * 32 && i + 1 < capacity; ++i) {
-        const std::uint32_t psn = after + 1 + i;
+    std::uint32_t end = after; // the numbers before it have been found
+    for (std::uint32_t psn = after; psn - after <= max_words * 32 && psn - after < capacity;
+         ++psn) {
         const packet_copy *const copy = in.at[psn % capacity];
-        if (copy != nullptr && copy->psn == psn) {
-            words[i / 32] |= 1u << (i % 32);
-            used = i / 32 + 1;
-        }
+        if (copy != nullptr && copy->psn == psn && before(end, psn + copy->numbers))
+            end = psn + copy->numbers;
+        if (psn == after || !before(psn, end))
+            continue;
+        const std::uint32_t i = psn - after - 1;
+        words[i / 32] |= 1u << (i % 32);
+        used = i / 32 + 1;
     }
     return used;
 }

@@ -25,6 +25,7 @@ public:
     /// A copy of a packet.
     struct packet_copy {
         std::uint32_t psn;
+        std::uint32_t numbers; ///< that it takes, from psn on
         std::size_t size;
         std::uint8_t *bytes() { return reinterpret_cast<std::uint8_t *>(this + 1); }
     };
@@ -59,7 +60,7 @@ public:
     owned_holding begin();
     /// Keeps a copy. False when it is there already, out of memory, or the share is used up.
     bool keep(holding &in, std::uint32_t next_psn, std::uint32_t psn, const std::uint8_t *bytes,
-              std::size_t size);
+              std::size_t size, std::uint32_t numbers = 1);
     /// Takes it out; null when it is not there.
     owned_copy take(holding &in, std::uint32_t psn);
     /// Its owner waits for `psn` next.

@@ -38,19 +38,22 @@ public:
             return ahead >= -static_cast<std::int32_t>(2 * capacity) ? place::old : place::beyond;
         return ahead < static_cast<std::int32_t>(capacity) ? place::early : place::beyond;
     }
-    /// The packet numbered next() was taken.
-    void advance()
+    /// A packet was taken that takes so many numbers, the first of which is next().
+    void advance(std::uint32_t numbers = 1)
     {
-        ++next_;
-        if (holds_any())
-            budget_->advance(*kept_, next_);
+        for (; numbers != 0; --numbers) {
+            ++next_;
+            if (holds_any())
+                budget_->advance(*kept_, next_);
+        }
     }
     /// Stores a copy of a packet of the window. False when it is a duplicate, or there is no room.
-    bool keep(std::uint32_t psn, const std::uint8_t *bytes, std::size_t size)
+    bool keep(std::uint32_t psn, const std::uint8_t *bytes, std::size_t size,
+              std::uint32_t numbers = 1)
     {
         if (kept_ == nullptr)
             kept_ = budget_->begin();
-        return kept_ != nullptr && budget_->keep(*kept_, next_, psn, bytes, size);
+        return kept_ != nullptr && budget_->keep(*kept_, next_, psn, bytes, size, numbers);
     }
     bool holds_any() const
     {

@@ -132,7 +132,7 @@ std::uint32_t send_window::take_lost(std::int64_t now)
     sent_packet &packet = at(psn);
     packet.lost = false;
     packet.again = true;
-    packet.by_ring = false;
+    packet.by_ring = packet.referred = false;
     packet.sent_ns = now;
     --lost_;
     return psn;
@@ -153,6 +153,13 @@ void send_window::repeat_latest()
     while (psn != oldest_ && at(psn).sacked)
         --psn;
     repeat(psn);
+}
+
+void send_window::repeat_referred()
+{
+    for (std::uint32_t psn = oldest_; before(psn, next_); ++psn)
+        if (at(psn).referred && !at(psn).sacked)
+            repeat(psn);
 }
 
 void send_window::repeat(std::uint32_t psn)

@@ -107,6 +107,8 @@ public:
     /// Retransmits the latest packet that is not known to have arrived: if it arrives, its
     /// acknowledgement shows which packets were lost before it.
     void repeat_latest();
+    /// Retransmits all packets in whose place references were sent and that have not arrived.
+    void repeat_referred();
     /// Marks a packet lost: it was not sent after all.
     void mark_lost(std::uint32_t psn);
     std::int64_t oldest_sent_ns() const { return packets_[oldest_ & mask_].sent_ns; }

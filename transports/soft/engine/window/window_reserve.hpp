@@ -23,8 +23,9 @@ struct sent_packet {
     bool last = false; ///< the last packet of its source
     bool sacked = false;
     bool lost = false;
-    bool again = false;   ///< was retransmitted, or is to be
-    bool by_ring = false; ///< went by a ring, not over the network
+    bool again = false;    ///< was retransmitted, or is to be
+    bool by_ring = false;  ///< went by a ring, not over the network
+    bool referred = false; ///< a reference took its number; false once it is sent again
 };
 
 class window_reserve {

@@ -114,6 +114,11 @@ bool invalidates(rdmap opcode)
     return opcode == rdmap::send_invalidate || opcode == rdmap::send_solicited_invalidate;
 }
 
+bool is_send(rdmap opcode)
+{
+    return opcode >= rdmap::send && opcode <= rdmap::send_solicited_invalidate;
+}
+
 std::uint32_t queue_of(rdmap opcode)
 {
     switch (opcode) {
@@ -206,6 +211,33 @@ bool parse_segment(reader &in, ddp_segment &s)
     return in.ok() && (s.last || s.payload_size != 0);
 }
 
+/// Reads a segment of a send, and where its payload is.
+bool parse_reference(reader &in, ddp_segment &s, far_payload &where)
+{
+    if (!parse_segment(in, s) || !is_send(s.opcode))
+        return false;
+    reader rest(s.payload, s.payload_size);
+    where.numbers = rest.u8();
+    where.pieces = rest.u8();
+    rest.expect(rest.u16() == 0);
+    if (!rest.ok() || where.numbers == 0 || where.numbers > far_payload::max_numbers ||
+        where.pieces == 0 || where.pieces > far_payload::max_pieces ||
+        rest.left() != where.pieces * far_piece_size)
+        return false;
+    std::uint64_t size = 0;
+    for (std::uint32_t i = 0; i < where.pieces; ++i) {
+        far_piece &each = where.piece[i];
+        each.address = rest.u64();
+        each.length = rest.u32();
+        if (each.length == 0)
+            return false;
+        size += each.length;
+    }
+    s.payload = nullptr;
+    s.payload_size = static_cast<std::uint32_t>(size);
+    return size <= UINT32_MAX;
+}
+
 // ------------------------------------------------------------------------------- other packets
 
 bool parse_ack(reader &in, packet &out)
@@ -291,8 +323,9 @@ std::uint16_t flags_of(packet_kind kind)
 {
     switch (kind) {
     case packet_kind::ack:
-        return flag_receiver_not_ready;
+        return flag_receiver_not_ready | flag_not_fetched;
     case packet_kind::data:
+    case packet_kind::reference:
         return flag_late_ack;
     case packet_kind::request:
     case packet_kind::accept:
@@ -364,11 +397,22 @@ OSD_ALWAYS_INLINE bool parse_body(reader &in, const std::uint8_t *bytes, packet 
         return in.left() == 0;
     case packet_kind::retry:
         return in.left() == 0 && names_versions(out.base, bytes);
+    case packet_kind::reference:
+        return false; // see parse_local()
     }
     return false;
 }
 
 } // namespace
+
+bool parse_local(const std::uint8_t *bytes, std::size_t size, packet &out)
+{
+    constexpr auto reference = static_cast<std::uint8_t>(packet_kind::reference);
+    if (size < base_size || bytes[0] != first_version || bytes[1] != reference) [[likely]]
+        return parse(bytes, size, out);
+    reader in(bytes, size);
+    return parse_base(in, out.base) && parse_reference(in, out.segment, out.where);
+}
 
 bool parse(const std::uint8_t *bytes, std::size_t size, packet &out)
 {
@@ -388,7 +432,7 @@ bool parse_opened(const std::uint8_t *bytes, std::size_t size, packet &out)
 bool parse_again(const std::uint8_t *bytes, std::size_t size, packet &out)
 {
     return size != 0 && bytes[0] == sealed_version ? parse_opened(bytes, size, out)
-                                                   : parse(bytes, size, out);
+                                                   : parse_local(bytes, size, out);
 }
 
 // --------------------------------------------------------------------------------------- sealed
@@ -564,6 +608,19 @@ std::size_t write_segment(std::uint8_t *to, const ddp_segment &s)
     out.u32(s.msn);
     out.u32(s.message_offset);
     write_rdmap(out, s);
+    return out.size();
+}
+
+std::size_t write_far(std::uint8_t *to, const far_payload &where)
+{
+    writer out(to);
+    out.u8(static_cast<std::uint8_t>(where.numbers));
+    out.u8(static_cast<std::uint8_t>(where.pieces));
+    out.u16(0);
+    for (std::uint32_t i = 0; i < where.pieces; ++i) {
+        out.u64(where.piece[i].address);
+        out.u32(where.piece[i].length);
+    }
     return out.size();
 }
 

@@ -49,6 +49,7 @@ enum class packet_kind : std::uint8_t {
                     ///< `ack` the versions that the listener speaks
     challenge = 11, ///< goes to an address that packets of the peer seem to come from
     response = 12,  ///< answers a challenge
+    reference = 13, ///< only in rings: a segment of a send whose payload is in the sender's memory
 };
 
 /// Flags of the base header.
@@ -56,6 +57,7 @@ enum : std::uint16_t {
     flag_receiver_not_ready = 1, ///< set in an ack: the segment after it found no receive
     flag_late_ack = 2,           ///< set in data: no completion waits for its acknowledgement
     flag_padded = 4,             ///< set in a request or accept: zeros fill the datagram
+    flag_not_fetched = 8,        ///< set in an ack: the payload of a reference could not be read
 };
 
 /// The `ack` of a request whose sender answers a retry.
@@ -87,6 +89,8 @@ inline constexpr std::size_t accept_size = 24;
 inline constexpr std::size_t reject_size = 4;
 inline constexpr std::size_t close_size = 8;
 inline constexpr std::size_t challenge_size = 8; ///< size of a response, too
+inline constexpr std::size_t reference_size = 4; ///< without its pieces
+inline constexpr std::size_t far_piece_size = 12;
 inline constexpr std::size_t max_header_size = base_size + untagged_size + atomic_request_size;
 
 inline constexpr std::size_t max_private_data = 256;
@@ -190,10 +194,34 @@ struct close_info {
     std::uint32_t psn = 0;   ///< number of the packet that a terminate is about
 };
 
+/// Memory of the process that sends a reference to it.
+struct far_piece {
+    std::uint64_t address = 0;
+    std::uint32_t length = 0;
+};
+
+/// The payload of a reference. It takes the numbers of all the data packets in whose place it was
+/// sent: whichever of them is sent again carries its part of the payload.
+struct far_payload {
+    static constexpr std::uint32_t max_pieces = 4;
+    static constexpr std::uint32_t max_numbers = 32;
+
+    std::uint32_t numbers = 1;
+    std::uint32_t pieces = 0;
+    far_piece piece[max_pieces];
+};
+
 /// A packet that was parsed; points into the datagram.
 struct packet {
+    /// How many sequence numbers it takes, if it takes any.
+    std::uint32_t numbers() const
+    {
+        return base.kind == packet_kind::reference ? where.numbers : 1;
+    }
+
     base_header base;
     ddp_segment segment;
+    far_payload where; ///< reference only
     handshake hello;
     reject_code rejection = reject_code::no_listener;
     close_info closing;
@@ -228,9 +256,11 @@ struct sealed_header {
 /// packets are none.
 [[nodiscard]] bool parse(const std::uint8_t *bytes, std::size_t size, packet &out);
 
+/// Parses a packet of a ring, as parse() does, and references besides.
+[[nodiscard]] bool parse_local(const std::uint8_t *bytes, std::size_t size, packet &out);
 /// Parses a packet that was sealed, as parse() does.
 [[nodiscard]] bool parse_opened(const std::uint8_t *bytes, std::size_t size, packet &out);
-/// Parses a packet that parse() or parse_opened() accepted before.
+/// Parses a packet that one of these three accepted before.
 [[nodiscard]] bool parse_again(const std::uint8_t *bytes, std::size_t size, packet &out);
 /// Reads the header of a sealed packet; false when it is none. `size` is the size of the datagram,
 /// or of the part that an ICMP error quotes.
@@ -256,6 +286,8 @@ std::size_t write_base(std::uint8_t *out, const base_header &base);
 std::size_t write_retry(std::uint8_t *out, base_header base);
 /// The header of the segment; the payload is sent after it from where it is.
 std::size_t write_segment(std::uint8_t *out, const ddp_segment &segment);
+/// The part of a reference that follows the header of its segment.
+std::size_t write_far(std::uint8_t *out, const far_payload &where);
 std::size_t write_sack(std::uint8_t *out, const std::uint32_t *words, std::uint32_t count);
 std::size_t write_request(std::uint8_t *out, const handshake &hello, const void *data,
                           std::size_t size);
