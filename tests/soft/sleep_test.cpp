@@ -203,7 +203,7 @@ bool threads_sleep_while_consumers_wait(end &a, end &b)
     }
     receiver.join();
     const auto took = std::chrono::steady_clock::now() - begun;
-    return sleeps_of_service_threads() - before < messages / 2 + 2 * (took / 5ms);
+    return sleeps_of_service_threads() - before < messages * 3 / 4 + 2 * (took / 5ms);
 }
 
 /// How often it sleeps in 50 ms, in a program that has all descriptors that it needs, and may have
