@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "port_rig.hpp"
 
+#include "../own_port.hpp"
 #include "dapl_debug.hpp"
 #include "dapls_ib_check.hpp"
 
@@ -212,6 +213,21 @@ status side::connect(const node &to, DAT_CONN_QUAL port, const std::string &data
                      DAT_TIMEOUT timeout_us)
 {
     return transport::dapls_ib_connect(qp, {to.address(), port, timeout_us, as_data(data)});
+}
+
+DAT_CONN_QUAL closed_port(node &n)
+{
+    service_point owner;
+    transport::listener trial;
+    DAT_CONN_QUAL port = 0;
+    status opened;
+    do {
+        port = test_run::another_port();
+        opened = transport::dapls_ib_setup_conn_listener(*n.hca, trial, owner, port);
+    } while (opened.type() == DAT_CONN_QUAL_IN_USE);
+    REQUIRE(opened.ok());
+    transport::dapls_ib_remove_conn_listener(trial);
+    return port;
 }
 
 door_bell::door_bell(node &n, DAT_CONN_QUAL wanted) : port(wanted)

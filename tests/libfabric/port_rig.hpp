@@ -154,6 +154,9 @@ struct side {
 
 DAT_LMR_TRIPLET segment(const void *data, DAT_COUNT size);
 
+/// A port without a listener, which stays free until the test takes it.
+DAT_CONN_QUAL closed_port(node &);
+
 struct door_bell {
     service_point owner;
     transport::listener listener;

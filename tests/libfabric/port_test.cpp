@@ -443,15 +443,14 @@ TEST_SUITE("connections")
     TEST_CASE("the peer has no listener")
     {
         node slow("tcp lo connect_retry_ms=600000"), n("tcp lo connect_retry_ms=500");
-        door_bell bell(n);
-        bell.close();
+        const DAT_CONN_QUAL port = closed_port(n);
         side never(slow), a(n), hasty(slow);
-        REQUIRE(never.connect(n, bell.port, "", long_us).ok());
+        REQUIRE(never.connect(n, port, "", long_us).ok());
         const auto began = std::chrono::steady_clock::now();
-        REQUIRE(a.connect(n, bell.port, "", long_us).ok());
+        REQUIRE(a.connect(n, port, "", long_us).ok());
         CHECK(a.ep.next() == DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
         CHECK(std::chrono::steady_clock::now() - began > 250ms);
-        REQUIRE(hasty.connect(n, bell.port, "", 1000).ok()); // the caller's own timeout is shorter
+        REQUIRE(hasty.connect(n, port, "", 1000).ok()); // the caller's own timeout is shorter
         CHECK(hasty.ep.next() == DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
         CHECK(never.ep.events.size() == 0);
     }
@@ -459,11 +458,7 @@ TEST_SUITE("connections")
     TEST_CASE("a listener that comes late is found")
     {
         node n;
-        DAT_CONN_QUAL port;
-        {
-            door_bell probe(n);
-            port = probe.port;
-        }
+        const DAT_CONN_QUAL port = closed_port(n);
         side a(n), b(n);
         REQUIRE(a.connect(n, port).ok());
         std::this_thread::sleep_for(100ms);
@@ -478,9 +473,7 @@ TEST_SUITE("connections")
     {
         node n;
         side a(n), b(n), stranger(n);
-        door_bell probe(n); // a free port
-        const DAT_CONN_QUAL wide = 0x1234'5678'0000'0000 | probe.port;
-        probe.close();
+        const DAT_CONN_QUAL wide = 0x1234'5678'0000'0000 | closed_port(n);
         service_point owner;
         transport::listener l;
         DAT_CONN_QUAL qualifier = wide;
@@ -499,7 +492,7 @@ TEST_SUITE("connections")
     TEST_CASE("listener qualifiers")
     {
         node n;
-        door_bell bell(n);
+        door_bell bell(n, closed_port(n));
         service_point other;
         transport::listener l;
         DAT_CONN_QUAL port = bell.port;

@@ -2,6 +2,7 @@
 // The connection manager over TCP: two adapters of a process, and strangers.
 #include "tcp_cm.hpp"
 
+#include "../own_port.hpp"
 #include "descriptors.hpp"
 #include "eventually.hpp"
 #include "logged_lines.hpp"
@@ -140,6 +141,19 @@ struct side : connection_service, tcp_cm_user {
     {
         REQUIRE(cm.listen(listener, point, qualifier).ok());
         return qualifier;
+    }
+    /// A port without a listener, which stays free until the test takes it.
+    DAT_CONN_QUAL closed_port()
+    {
+        DAT_CONN_QUAL port = 0;
+        status opened;
+        do {
+            port = test_run::another_port();
+            opened = cm.listen(listener, point, port);
+        } while (opened.type() == DAT_CONN_QUAL_IN_USE);
+        REQUIRE(opened.ok());
+        cm.stop_listening(listener);
+        return port;
     }
     status connect(cm_qp &q, DAT_CONN_QUAL to, const std::string &data = {},
                    DAT_TIMEOUT timeout = 10'000'000, const std::string &own = "active")
@@ -509,8 +523,7 @@ TEST_SUITE("tcp_cm")
     {
         side active, passive;
         cm_qp a, b;
-        DAT_CONN_QUAL at = passive.listen();
-        passive.cm.stop_listening(passive.listener);
+        DAT_CONN_QUAL at = passive.closed_port();
         REQUIRE(active.connect(a, at).ok());
         std::this_thread::sleep_for(std::chrono::milliseconds(60));
         CHECK(a.ep.events == 0);
@@ -528,8 +541,7 @@ TEST_SUITE("tcp_cm")
         tcp_cm::limits hasty;
         hasty.connect_retry_ms = 30;
         side active(hasty), passive;
-        const DAT_CONN_QUAL at = passive.listen();
-        passive.cm.stop_listening(passive.listener);
+        const DAT_CONN_QUAL at = passive.closed_port();
         cm_qp a;
         REQUIRE(active.connect(a, at).ok());
         CHECK(gets(a, refused));

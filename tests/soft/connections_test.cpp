@@ -72,13 +72,9 @@ TEST_CASE_FIXTURE(fixture, "a rejection says by whom it was, with data")
 
 TEST_CASE_FIXTURE(fixture, "no listener: refused, but not before a late listener had time")
 {
-    std::uint64_t free_number = 0;
-    {
-        door probe(there);
-        free_number = probe.number;
-    }
+    const std::uint64_t number = free_number(there);
     REQUIRE(a.receive(0, 16));
-    REQUIRE(connect(a, free_number) == queue_pair::start::begun);
+    REQUIRE(connect(a, number) == queue_pair::start::begun);
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     SUBCASE("none comes")
     {
@@ -89,7 +85,7 @@ TEST_CASE_FIXTURE(fixture, "no listener: refused, but not before a late listener
     }
     SUBCASE("one comes")
     {
-        door late(there, free_number);
+        door late(there, number);
         inbound_request *request = late.next();
         REQUIRE(request != nullptr);
         REQUIRE(b.pair.accept(*request, nullptr, 0) == queue_pair::start::begun);
@@ -303,10 +299,9 @@ TEST_CASE("an answer that is lost is repeated, though the listener was removed")
 TEST_CASE_FIXTURE(fixture,
                   "a removed listener: others are refused, and its port is free again soon")
 {
-    std::uint64_t number = 0;
+    const std::uint64_t number = free_number(there);
     {
-        door at(there);
-        number = at.number;
+        door at(there, number);
         REQUIRE(connect(a, number) == queue_pair::start::begun);
         inbound_request *const request = at.next();
         REQUIRE(request != nullptr);
@@ -390,12 +385,8 @@ TEST_CASE("a device whose peers do not answer closes nevertheless")
 
 TEST_CASE_FIXTURE(fixture, "a timer that fires while its queue pair is freed does nothing")
 {
-    std::uint64_t free_number = 0;
-    {
-        door probe(there);
-        free_number = probe.number;
-    }
-    REQUIRE(connect(a, free_number) == queue_pair::start::begun);
+    const std::uint64_t number = free_number(there);
+    REQUIRE(connect(a, number) == queue_pair::start::begun);
     a.pair.enter();
     a.pair.connection().cut();
     a.pair.connection().on_timer(osd::now_ns() + 1'000'000'000); // was due before

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "rig.hpp"
 
+#include "../own_port.hpp"
+
 #include <ctime>
 #include <doctest/doctest.h>
 #include <fstream>
@@ -346,6 +348,20 @@ std::uint64_t end::resent()
 }
 
 // --------------------------------------------------------------------------------- connections
+
+std::uint64_t free_number(host &at)
+{
+    listener trial;
+    std::uint64_t number = 0;
+    int error = 0;
+    do {
+        number = test_run::another_port();
+        error = at.hca.listening.add(trial, number, nullptr);
+    } while (is_address_in_use(error));
+    REQUIRE(error == 0);
+    at.hca.listening.remove(trial);
+    return number;
+}
 
 door::door(host &of_, std::uint64_t qualifier) : of(of_), number(qualifier)
 {

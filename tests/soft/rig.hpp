@@ -158,6 +158,9 @@ struct end : inbox {
     std::deque<request> requests;
 };
 
+/// A number without a listener, which stays free until the test takes it.
+std::uint64_t free_number(host &at);
+
 /// Waits for the request that comes in on a listener.
 struct door : listener {
     explicit door(host &of, std::uint64_t qualifier = 0);
