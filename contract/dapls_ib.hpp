@@ -114,30 +114,33 @@ namespace dapl::DAPL_TRANSPORT {
 /// Unclaimed means: the common layer does without, or answers "model not supported". Features that
 /// concern a port alone are in its own_features, a struct that is made of its port.toml.
 struct features {
-    bool cq_wait = false;         ///< a consumer thread can block on a CQ: cq_wait, cq_wakeup
-    bool cq_count = false;        ///< completions are counted without being taken: cq_count
-    bool cq_threshold = false;    ///< cq_wait sleeps until there are several completions
-    bool evd_wait = false;        ///< cq_wait is for all events of an EVD: evd_events
-    bool solicited_wait = false;  ///< CQs are armed for solicited receives only
-    bool cno_wait = false;        ///< a waiter of a CNO can sleep in the port: cno_wait, cno_wakeup
-    bool cq_resize = false;       ///< CQs change their depth while they are used: cq_resize
+    // Optional parts of DAT, which cases of the suite judge; in the order of their worth to a port.
+    bool srq = false;             ///< shared receive queues: srq_*, post_srq_recv, qp_alloc
+    bool memory_windows = false;  ///< RMRs can be bound: mw_alloc, mw_free, mw_bind
     bool immediate_data = false;  ///< RDMA writes that carry 32 bits to a receive: post_extended
     bool atomics = false;         ///< fetch-and-add, compare-and-swap: post_extended
-    bool direct_event = false;    ///< fast-path poll for plain successes: completion_take
-    bool split_poll = false;      ///< completion_take leaves progress to completion_progress
-    bool threadsafe_post = false; ///< several threads post to a qp at once
-    bool nth_signal = false;      ///< successes are known that no signalled request follows:
-                                  ///< requests_done
-    bool srq = false;             ///< shared receive queues: srq_*, post_srq_recv, qp_alloc
-    bool ep_watermarks = false;   ///< what a qp holds of an SRQ is counted and limited:
-                                  ///< qp_set_watermarks, qp_recvs_held
-    bool memory_windows = false;  ///< RMRs can be bound: mw_alloc, mw_free, mw_bind
-    bool ep_windows = false;      ///< windows open to the peer of one connection only: mw_bind
     bool send_invalidate = false; ///< a send can close the peer's window: post_extended,
                                   ///< mw_is_bound
+    bool ep_watermarks = false;   ///< what a qp holds of an SRQ is counted and limited:
+                                  ///< qp_set_watermarks, qp_recvs_held
+    bool cq_resize = false;       ///< CQs change their depth while they are used: cq_resize
+    bool solicited_wait = false;  ///< CQs are armed for solicited receives only
+    bool ep_windows = false;      ///< windows open to the peer of one connection only: mw_bind
     bool read_to_rmr = false;     ///< RDMA reads into what an RMR context names: post_extended
     bool device_counters = false; ///< the device counts errors of its own: read_counters
     bool qp_counters = false;     ///< the device counts events of each connection: read_qp_counters
+
+    // Savings of time, which consumers do not see; in the order of what they save.
+    bool direct_event = false;    ///< fast-path poll for plain successes: completion_take
+    bool split_poll = false;      ///< completion_take leaves progress to completion_progress
+    bool cq_wait = false;         ///< a consumer thread can block on a CQ: cq_wait, cq_wakeup
+    bool cq_threshold = false;    ///< cq_wait sleeps until there are several completions
+    bool cq_count = false;        ///< completions are counted without being taken: cq_count
+    bool evd_wait = false;        ///< cq_wait is for all events of an EVD: evd_events
+    bool cno_wait = false;        ///< a waiter of a CNO can sleep in the port: cno_wait, cno_wakeup
+    bool threadsafe_post = false; ///< several threads post to a qp at once
+    bool nth_signal = false;      ///< successes are known that no signalled request follows:
+                                  ///< requests_done
 };
 
 // -------------------------------------------------------------------------------- arguments

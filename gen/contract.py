@@ -25,6 +25,11 @@ THREAD_WORDS = {
 }
 NEVER_BLOCKS = {"hot", "any", "upcall"}
 ROW_KEYS = {"brief", "rules"}  # of an operation or upcall
+OPTIONAL_KEYS = {"lane", "shared", "faults"}
+LANES = ("none", "control", "polling", "requests", "receives")
+# The lanes of operations whose rows name none. Others of a thread word run beside one another by
+# rules of their own.
+LANE_OF_THREAD = {"control": "control", "fence": "control", "any": "none"}
 GROUP_KEYS = {"title", "file", "next", "tests", "guide"}
 
 
@@ -58,7 +63,8 @@ class Header:
     """The whole header."""
 
     version: int
-    features: dict[str, str]  # name and comment
+    features: dict[str, str]  # name and comment, in the order in which they are worth writing
+    judged: tuple[str, ...]  # the features that make cases of the suite claimed
     types: tuple[str, ...]  # that every port names
     optional_types: tuple[str, ...]  # that a port names when it has operations for them
     groups: tuple[str, ...]
@@ -80,6 +86,8 @@ class Operation:
     features: tuple[str, ...]
     rules: tuple[str, ...]
     declared: Declared
+    lane: str  # what one thread at a time uses during the operation
+    shared: bool  # several threads may be in it with qp_params::concurrent_posts
 
     @property
     def required(self) -> bool:
@@ -226,10 +234,12 @@ def read_header(path: pathlib.Path) -> Header:
     flags = body_of(text, r"struct features \{")
     comments = {name: " ".join(text.replace("///<", "").split()) for name, text
                 in re.findall(r"bool (\w+) = false;((?:\s*///< [^\n]*)+)", flags)}
+    judged = body_of(flags, "", r"\n    // Savings of time")
     words = body_of(text, r"// Words used below\n", r"\n//\n")
     return Header(
         version=port_toml.contract_version(path),
         features={name: comments.get(name, "") for name in port_toml.known_features(path)},
+        judged=tuple(re.findall(r"bool (\w+) = false;", judged)),
         types=tuple(re.findall(r"using typename Types::(\w+);", struct)),
         optional_types=tuple(re.findall(r"using (\w+) = typename \w+<Types>::type;", struct)),
         groups=tuple(groups),
@@ -298,9 +308,10 @@ def read_table(path: pathlib.Path) -> dict:
     return table
 
 
-def wrong_keys(what: str, entry: dict, wanted: set[str]) -> list[str]:
+def wrong_keys(what: str, entry: dict, wanted: set[str], optional: set[str]) -> list[str]:
     return ([f"{what}: the table says nothing about '{key}'" for key in sorted(wanted - set(entry))]
-            + [f"{what}: the table has an unknown '{key}'" for key in sorted(set(entry) - wanted)])
+            + [f"{what}: the table has an unknown '{key}'"
+               for key in sorted(set(entry) - wanted - optional)])
 
 
 def header_faults(header: Header) -> list[str]:
@@ -325,9 +336,19 @@ def set_differences(what: str, table: dict, header: dict) -> list[str]:
 def row_faults(table: dict) -> list[str]:
     found = []
     for name, group in table["groups"].items():
-        found += wrong_keys(f"group {name}", group, GROUP_KEYS)
+        found += wrong_keys(f"group {name}", group, GROUP_KEYS, set())
     for name, row in {**table["operations"], **table["upcalls"]}.items():
-        found += wrong_keys(name, row, ROW_KEYS)
+        found += wrong_keys(name, row, ROW_KEYS, OPTIONAL_KEYS)
+    return found
+
+
+def lane_faults(header: Header, table: dict) -> list[str]:
+    found = []
+    for name, row in table["operations"].items():
+        thread = thread_word(header.operations[name], header) if name in header.operations else None
+        if thread is not None and row.get("lane", LANE_OF_THREAD.get(thread)) not in LANES:
+            found.append(f"{name}: the table shall say in which lane it is, one of"
+                         f" {', '.join(LANES)}")
     return found
 
 
@@ -344,7 +365,7 @@ def differences(header: Header, table: dict) -> list[str]:
     return (set_differences("a group", titles, dict.fromkeys(header.groups))
             + set_differences("an operation", table["operations"], header.operations)
             + set_differences("an upcall", table["upcalls"], header.upcalls)
-            + header_faults(header) + row_faults(table)
+            + header_faults(header) + row_faults(table) + lane_faults(header, table)
             + [row_to_add(name, header) for name in {**header.operations, **header.upcalls}
                if name not in listed])
 
@@ -361,5 +382,19 @@ def operations(header: Header, table: dict) -> list[Operation]:
         thread = thread_word(declared, header) or ""
         found.append(Operation(name, row["brief"], groups[declared.group], thread,
                                thread not in NEVER_BLOCKS, declared.features,
-                               tuple(row["rules"]), declared))
+                               tuple(row["rules"]), declared,
+                               row.get("lane", LANE_OF_THREAD.get(thread, "")),
+                               row.get("shared", False)))
     return found
+
+
+def short_name(name: str) -> str:
+    """The name without its prefix, as fault plans have it."""
+    return re.sub("^dapl(s_ib|s|)_", "", name)
+
+
+def faults_of_rows(table: dict) -> list[dict]:
+    """The faults that rows name, as tests/fault_port/faults.toml has them."""
+    return [{"plan": f"{short_name(name)}:{fault}", "red": row["rules"]}
+            for name, row in {**table["operations"], **table["upcalls"]}.items()
+            for fault in row.get("faults", ())]

@@ -25,13 +25,6 @@ MISSING = "missing"  # required or claimed, and nowhere to be seen
 UNCLAIMED = "unclaimed"  # no feature that needs it is claimed
 SIMULATED = "simulated"  # a device call: carries the mark, and the software HCA does it
 
-# The features in the order in which they are worth writing: first features that make cases of the
-# suite claimed, then features that only save time, as in docs/optimisations.md.
-JUDGED = ("srq", "memory_windows", "immediate_data", "atomics", "send_invalidate", "ep_watermarks",
-          "cq_resize", "solicited_wait", "ep_windows", "read_to_rmr", "device_counters",
-          "qp_counters")
-FASTER = ("direct_event", "split_poll", "cq_wait", "cq_threshold", "cq_count", "evd_wait",
-          "cno_wait", "threadsafe_post", "nth_signal")
 SUGGESTED = 3  # number of features suggested of each kind
 
 
@@ -250,8 +243,9 @@ def suggestion(kit: Kit, claims: dict[str, bool]) -> str:
     """What could be claimed next: a few features, whose own needs are claimed."""
     waiting = {each for needed, each in port_toml.needs(kit.header_path) if not claims[needed]}
     kinds = []
-    for names, gain in ((JUDGED, "which cases judge"), (FASTER, "which save time only")):
-        open_ones = [name for name in names if not claims[name] and name not in waiting]
+    for judged, gain in ((True, "which cases judge"), (False, "which save time only")):
+        open_ones = [name for name in kit.header.features if not claims[name]
+                     and name not in waiting and (name in kit.header.judged) == judged]
         if open_ones:
             kinds.append(f"{', '.join(open_ones[:SUGGESTED])}, {gain}")
     return (f"Features that could be claimed next: {'; '.join(kinds)}."

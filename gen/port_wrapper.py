@@ -31,12 +31,7 @@ class Wrapped:
     types: tuple[str, ...]
     makes: str = ""  # type of the object that it brings to life
     ends: str = ""
-    thread: str = ""  # caller, as the table says
-    may_block: bool = False
-
-    @property
-    def hot(self) -> bool:
-        return self.thread == "hot"
+    of: contract.Operation | None = None  # what header and table say of it; None for an upcall
 
     @property
     def parameters(self) -> str:
@@ -51,15 +46,12 @@ class Wrapped:
         return self.types.index(f"{kind} &")
 
 
-def wrapped(declared: contract.Declared, thread: str = "", may_block: bool = False) -> Wrapped:
-    short = declared.name
-    for prefix in ("dapls_ib_", "dapls_", "dapl_"):
-        short = short.removeprefix(prefix)
+def wrapped(declared: contract.Declared, of: contract.Operation | None = None) -> Wrapped:
+    short = contract.short_name(declared.name)
     kind, _, verb = short.partition("_")
     makes = MAKES.get(short, kind if verb == "alloc" else "")
     ends = ENDS.get(short, kind if verb == "free" else "")
-    return Wrapped(declared.name, short, declared.returns, declared.types, makes, ends, thread,
-                   may_block)
+    return Wrapped(declared.name, short, declared.returns, declared.types, makes, ends, of)
 
 
 # Kinds of events, as plans name them.
@@ -79,7 +71,7 @@ def render(header_path: pathlib.Path, table_path: pathlib.Path, api_path: pathli
     operations = contract.operations(header, contract.read_table(table_path))
     return rendering.render(
         template,
-        operations=[wrapped(each.declared, each.thread, each.may_block) for each in operations],
+        operations=[wrapped(each.declared, each) for each in operations],
         upcalls=[wrapped(each) for each in header.upcalls.values()],
         traits=[line.split(" = ")[0].split()[-1] for line in header.traits if " = " in line],
         types=[*header.types, *header.optional_types],

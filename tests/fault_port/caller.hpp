@@ -22,49 +22,9 @@
 
 namespace dapl::DAPL_TRANSPORT::faults {
 
-/// The caller of an operation: "thread" in the contract's table.
-enum class called_by : std::uint8_t { control, hot, fence, any, waiter };
-
-/// What one thread at a time may do with an object, each beside the others.
-enum class lane : std::uint8_t { control, requests, receives, polling, number, none, unknown };
-
-constexpr lane lane_of(subject what, called_by how)
-{
-    switch (what) {
-    case subject::post_send:
-    case subject::post_extended:
-    case subject::mw_bind:
-    case subject::requests_done:
-        return lane::requests;
-    case subject::post_recv:
-    case subject::post_srq_recv:
-        return lane::receives;
-    case subject::completion_poll:
-    case subject::completion_take:
-    case subject::completion_progress:
-    case subject::cq_count:
-    case subject::cq_wait:
-    case subject::cq_resize: // no thread polls or waits meanwhile
-    case subject::cno_wait:
-        return lane::polling;
-    case subject::completion_notify:
-    case subject::query_hca:
-    case subject::read_counters: // may run beside itself
-        return lane::none;
-    default:
-        return how == called_by::control || how == called_by::fence ? lane::control
-               : how == called_by::any                              ? lane::none
-                                                                    : lane::unknown;
-    }
-}
-
-/// Whether several threads may post at once, with qp_params::concurrent_posts; the other operations
-/// of a lane are alone.
-constexpr bool is_shared_post(subject what)
-{
-    return what == subject::post_send || what == subject::post_extended ||
-           what == subject::post_recv;
-}
+/// What one thread at a time may do with an object, each beside the others: "lane" in the
+/// contract's table.
+enum class lane : std::uint8_t { control, requests, receives, polling, number, none };
 
 /// Whether an operation may run beside a fence. Any thread may call these, so an upcall may that is
 /// running when a fence for its object begins. disconnect_clean is not called beside a fence.
@@ -162,14 +122,14 @@ auto *object_in(T &argument)
         return static_cast<std::nullptr_t *>(nullptr);
 }
 
-/// Exists while the caller is in an operation. `made` is the place of the argument that it brings
-/// to life, or -1.
-template <subject what, called_by how, bool may_block, int made, class... Args>
+/// Exists while the caller is in an operation. Several threads may be in it if it is `shared` and
+/// the object has concurrent posts. `made` is the place of the argument that it brings to life, or
+/// -1.
+template <subject what, lane on, bool shared, bool may_block, int made, class... Args>
 class entered {
 public:
     explicit entered(Args &...args) : args_(args...)
     {
-        static_assert(on != lane::unknown, "say in lane_of what may not run beside it");
         if constexpr (may_block)
             if (upcall_depth > 0)
                 breaks_contract({what, "", nullptr},
@@ -220,7 +180,6 @@ public:
     }
 
 private:
-    static constexpr lane on = lane_of(what, how);
     static constexpr subject_facts facts = facts_of_subjects[static_cast<int>(what)];
 
     static bool beside_fence() { return may_run_beside_fence(what) && upcall_depth > 0; }
@@ -235,7 +194,7 @@ private:
     template <class Object>
     static bool shares(const Object &object)
     {
-        return is_shared_post(what) && object.callers.concurrent_posts;
+        return shared && object.callers.concurrent_posts;
     }
 
     template <class Do>
@@ -269,10 +228,10 @@ private:
     std::tuple<Args &...> args_;
 };
 
-template <subject what, called_by how, bool may_block, int made, class... Args>
-entered<what, how, may_block, made, Args...> enter(Args &...args)
+template <subject what, lane on, bool shared, bool may_block, int made, class... Args>
+entered<what, on, shared, may_block, made, Args...> enter(Args &...args)
 {
-    return entered<what, how, may_block, made, Args...>(args...);
+    return entered<what, on, shared, may_block, made, Args...>(args...);
 }
 
 /// A thread that is cancelled leaves, and no destructor runs.

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Under each fault of faults.toml the cases it names turn red, without a crash or a hang.
+"""Under each fault the cases it names turn red, without a crash or a hang.
+
+The faults are in faults.toml, and in the rows of the contract's table.
 
 With --others some more cases are run under each, by a seed: a red one has to have met the fault.
 With --sample some faults are run, each with one case, by a seed that is printed. With --explore all
@@ -23,6 +25,11 @@ import sys
 import tempfile
 import time
 import tomllib
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "gen"))
+sys.dont_write_bytecode = True
+
+import contract  # noqa: E402
 
 KEYS = {"plan", "red", "green", "hangs", "options", "why"}
 MOST_UNNAMED = 10
@@ -252,6 +259,8 @@ def main() -> int:
     parser.add_argument("--calls", help="the library that has the faults of DAT's calls, to be "
                         "preloaded; without it there are none of these")
     parser.add_argument("--table", type=pathlib.Path, required=True)
+    parser.add_argument("--contract-table", type=pathlib.Path, required=True,
+                        help="dapls_ib.toml")
     parser.add_argument("--subjects", type=pathlib.Path,
                         help="fault_subjects.hpp: each of its names has a fault")
     parser.add_argument("--fault", action="append", help="only plans that match this pattern")
@@ -270,7 +279,8 @@ def main() -> int:
                         help="list the cases that no fault is to turn red, and exit")
     options, options.suite_options = parser.parse_known_args()
     table = tomllib.loads(options.table.read_text())
-    faults = read_faults(table["fault"], options.table)
+    rows = contract.faults_of_rows(contract.read_table(options.contract_table))
+    faults = read_faults(table["fault"] + rows, options.table)
     wrong = judge_unnamed(options, faults, table["unnamed"])
     if options.unnamed:
         print("\n".join(wrong))

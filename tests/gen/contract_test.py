@@ -120,6 +120,12 @@ class Differences(unittest.TestCase):
         self.expect("dapls_ib_cq_alloc: the table says nothing about 'brief'")
         self.expect("dapls_ib_cq_alloc: the table has an unknown 'speed'")
 
+    def test_operations_of_their_own_rules_name_their_lane(self) -> None:
+        del self.table["operations"]["dapls_ib_cq_count"]["lane"]
+        self.table["operations"]["dapls_ib_post_recv"]["lane"] = "sky"
+        for name in ("cq_count", "post_recv"):
+            self.expect(f"dapls_ib_{name}: the table shall say in which lane it is")
+
     def test_optional_operations_name_their_feature(self) -> None:
         with self.assertRaisesRegex(contract.ContractError, "dapls_ib_cq_wait: .*feature"):
             header_with("/// [cq_wait] Sleeps", "/// Sleeps")

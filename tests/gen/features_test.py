@@ -291,7 +291,7 @@ class Errors(unittest.TestCase):
 
     def test_unknown(self) -> None:
         self.assertIn("there is no port 'nobody'", self.refused("nobody"))
-        self.assertIn("there is no feature 'speed'; soft claims: cq_wait",
+        self.assertIn("there is no feature 'speed'; soft claims: srq",
                       self.refused("soft", "--flags", "cq_wait,speed"))
         self.assertIn("libfabric does not claim 'srq'", self.refused("libfabric", "--flags", "srq"))
         self.assertIn("soft has no adapter 'ofi-lo'; it has: soft-lo",
