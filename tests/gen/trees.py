@@ -27,7 +27,8 @@ def is_no_source(folder: str, names: list[str]) -> set[str]:
     """Build trees, caches, large files: names that copytree shall leave out."""
     where = pathlib.Path(folder)
     return {name for name in names
-            if name.startswith((".", "build")) or name == "__pycache__"
+            if name.startswith(".") or name == "__pycache__"
+            or (name.startswith("build") and (where / name).is_dir())
             or (where / name / "meson-private").exists()
             or ((where / name).is_file() and (where / name).stat().st_size > LARGEST)}
 
