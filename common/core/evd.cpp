@@ -8,6 +8,7 @@
 #include "timer.hpp"
 
 #include <algorithm>
+#include <climits>
 
 namespace dapl::DAPL_TRANSPORT::core {
 

@@ -5,6 +5,7 @@
 #include "osd_cancellation.hpp"
 
 #include <algorithm>
+#include <climits>
 #include <cstring>
 #include <utility>
 

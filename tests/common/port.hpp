@@ -7,6 +7,7 @@
 #include "lab.hpp"
 #include "port_features.hpp"
 
+#include <climits>
 #include <memory>
 #include <mutex>
 #include <vector>
