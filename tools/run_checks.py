@@ -205,6 +205,7 @@ def configure_command(name: str) -> list[str]:
 
 def compile_tree(step: "Running", name: str, wanted: Wanted = ("all",)) -> None:
     """Configure once, then bring the build up to date; counts as one check."""
+    ahead.hand_over(name)
     step.wait_while(lambda: ahead.compiles(name), ahead.log(name))
     if step.run(configure_command(name)) != 0:
         raise StepFailed(f"{name}: meson setup")
@@ -238,6 +239,7 @@ class Ahead(threading.Thread):
         self._changing = threading.Lock()
         self._left: list[tuple[str, Wanted]] = []
         self._name = ""
+        self._handed_over = False
         self._process: subprocess.Popen | None = None
         self._ended = False
         self.processor_seconds = 0.0
@@ -246,10 +248,29 @@ class Ahead(threading.Thread):
         self._left = trees
         self.start()
 
+    def hand_over(self, name: str) -> None:
+        """Leave a tree to its step, which waits: what compiles it goes on at this program's own
+        priority, or ends if this user may not ask for that. At the lowest it would hardly go on
+        while others use the machine."""
+        with self._changing:
+            self._left = [tree for tree in self._left if tree[0] != name]
+            process = self._process if self._name == name else None
+            self._handed_over = self._name == name
+        if process is None or process.poll() is not None:
+            return
+        try:
+            os.setpriority(os.PRIO_PROCESS, process.pid, os.getpriority(os.PRIO_PROCESS, 0))
+            with contextlib.suppress(FileNotFoundError):
+                own = pathlib.Path("/proc/self/autogroup").read_text().split()[-1]
+                pathlib.Path(f"/proc/{process.pid}/autogroup").write_text(own)
+        except ProcessLookupError:
+            pass
+        except PermissionError:
+            end_group(process)
+
     def compiles(self, name: str) -> bool:
         """Whether this tree is being compiled. Its step compiles it by itself if it is not."""
         with self._changing:
-            self._left = [tree for tree in self._left if tree[0] != name]
             return self._name == name
 
     def end(self) -> None:
@@ -269,6 +290,7 @@ class Ahead(threading.Thread):
         while True:
             with self._changing:
                 self._name, wanted = self._left.pop(0) if self._left else ("", ())
+                self._handed_over = False
             if not self._name:
                 return
             with self.log(self._name).open("wb") as log:
@@ -280,7 +302,7 @@ class Ahead(threading.Thread):
         # Linux may share processors between sessions first, and ask for "nice" only within them.
         lowest = "echo 19 2>/dev/null >/proc/self/autogroup; exec nice -n 19 \"$@\""
         with self._changing:
-            if self._ended:
+            if self._ended or self._handed_over:
                 return False
             self._process = subprocess.Popen(
                 ["sh", "-c", lowest, "sh", *command], cwd=ROOT, stdin=subprocess.DEVNULL,

@@ -99,5 +99,40 @@ class Quickstart(unittest.TestCase):
                              [run_checks.MESON, "setup", "--reconfigure", str(build)])
 
 
+class Ahead(unittest.TestCase):
+    """What ./check compiles for later steps, at the lowest priority."""
+
+    def test_a_step_does_not_wait_at_the_lowest_priority(self) -> None:
+        folder = tempfile.TemporaryDirectory(prefix="ahead-")
+        self.addCleanup(folder.cleanup)
+        work = pathlib.Path(folder.name)
+        ninja = work / "ninja"
+        # On a busy machine nothing of that priority ends.
+        ninja.write_text(f"""#!/bin/sh
+echo began >>"$(dirname "$0")/began"
+for round in $(seq 100); do
+    [ "$(nice)" != {os.nice(0)} ] || exit 0
+    sleep 0.05
+done
+echo starved
+exit 1
+""")
+        ninja.chmod(0o755)
+        ahead = run_checks.Ahead()
+        with (mock.patch.object(run_checks, "WORK", work),
+              mock.patch.object(run_checks, "ahead", ahead),
+              mock.patch.object(run_checks, "configure_command", return_value=["true"]),
+              mock.patch.object(run_checks, "targets", return_value=[]),
+              mock.patch.dict(os.environ, {"PATH": f"{work}:{os.environ['PATH']}"})):
+            ahead.begin([("gcc", ())])
+            while not (work / "began").exists():
+                time.sleep(0.01)
+            step = run_checks.Running("gcc")
+            run_checks.compile_tree(step, "gcc")
+            ahead.join()
+        self.assertEqual(step.outcome.passed, 1)
+        self.assertNotIn("starved", (work / "gcc-ahead.log").read_text())
+
+
 if __name__ == "__main__":
     unittest.main()
