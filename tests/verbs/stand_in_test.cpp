@@ -13,6 +13,7 @@
 #include <set>
 #include <string>
 #include <sys/mman.h>
+#include <thread>
 #include <unistd.h>
 
 using namespace conformance;
@@ -505,6 +506,38 @@ TEST_CASE("a device that fails at any moment: each request comes back once, each
         CHECK(same_code(ia.close(DAT_CLOSE_ABRUPT_FLAG), DAT_SUCCESS));
         stand_in::restore();
     }
+}
+
+TEST_CASE("a CQ that cannot be armed: who waits sleeps in between, and gets what comes")
+{
+    constexpr DAT_TIMEOUT while_us = 300'000;
+    adapter ia;
+    connected_pair pair(ia);
+    MUST(pair.passive.recv(0, 64, 1));
+    struct muted {
+        muted() { stand_in::let_arm(false); }
+        ~muted() { stand_in::let_arm(true); }
+    } now;
+    log_of_now log;
+    const std::size_t before = stand_in::times_armed();
+    DAT_EVENT event{};
+    DAT_COUNT more = 0;
+    CHECK(same_code(dat_evd_wait(pair.passive.recv_evd, while_us, 1, &event, &more),
+                    DAT_TIMEOUT_EXPIRED));
+    const std::size_t times = stand_in::times_armed() - before;
+    CHECK(times > 0);
+    CHECK(times < 200); // a waiter that does not sleep tries thousands of times
+    std::thread sender([&] {
+        std::this_thread::sleep_for(a_while);
+        MUST(pair.active.send(0, 64, 2));
+    });
+    CHECK(dat_evd_wait(pair.passive.recv_evd, DAT_TIMEOUT_INFINITE, 1, &event, &more) ==
+          DAT_SUCCESS);
+    sender.join();
+    const std::string text = log.end();
+    INFO(text);
+    CHECK(text.find("ibv_req_notify_cq failed") != std::string::npos);
+    CHECK(text.find("ibv_req_notify_cq failed") == text.rfind("ibv_req_notify_cq failed"));
 }
 
 TEST_CASE("a shared receive queue that fails breaks its connections, and no others")

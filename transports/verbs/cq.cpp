@@ -259,16 +259,20 @@ bool take_cq_event(cq &c)
     return true;
 }
 
-void notify_cq(cq &c, notify_on interest)
-{
-    c.notify.store(true);
-    arm_service(c);
-    if (ibv_req_notify_cq(c.handle, interest == notify_on::solicited) != 0)
-        dapl_log(DAPL_DBG_TYPE_ERR, "%s: ibv_req_notify_cq failed: %s", c.device->name,
-                 std::strerror(errno));
-}
-
 namespace {
+
+/// How long a waiter sleeps until it looks into a CQ that cannot be armed again.
+constexpr std::uint64_t mute_look_us = 5000;
+
+/// A failure is logged once for a CQ, as whoever waits tries again and again.
+bool arm(cq &c, notify_on interest)
+{
+    const int error = std::abs(ibv_req_notify_cq(c.handle, interest == notify_on::solicited));
+    if (error != 0 && !c.mute.exchange(true))
+        dapl_log(DAPL_DBG_TYPE_ERR, "%s: ibv_req_notify_cq failed: %s", c.device->name,
+                 std::strerror(error));
+    return error == 0;
+}
 
 void end_wait(cq &c)
 {
@@ -278,13 +282,19 @@ void end_wait(cq &c)
 
 } // namespace
 
+void notify_cq(cq &c, notify_on interest)
+{
+    c.notify.store(true);
+    arm_service(c);
+    (void)arm(c, interest);
+}
+
 /// A CQE does not tell whether it is solicited, so any CQE that is found after the CQ was armed
 /// ends the wait. Spinning for solicited CQEs would find the others.
 osd::wait_result wait_for_cq(cq &c, notify_on interest, osd::deadline until)
 {
-    const bool solicited = interest == notify_on::solicited;
     const auto found = [&c] { return c.woken.load(std::memory_order_relaxed) || holds_any(c); };
-    if (!solicited && c.spin.find(c.device->params.spin_us, until, found)) {
+    if (interest != notify_on::solicited && c.spin.find(c.device->params.spin_us, until, found)) {
         if (c.woken.load()) {
             c.wake.lower();
             c.woken.store(false);
@@ -297,15 +307,20 @@ osd::wait_result wait_for_cq(cq &c, notify_on interest, osd::deadline until)
     c.event_left = true;
     c.waiting.store(true); // ordered before the look for deferred completions
     osd::wait_result result = osd::wait_result::woken;
-    if (ibv_req_notify_cq(c.handle, solicited) == 0 && !holds_any(c)) {
+    const bool armed = arm(c, interest);
+    if (!holds_any(c)) {
+        const osd::deadline end =
+            armed ? until : std::min(until, osd::deadline::after_us(mute_look_us));
         bool readable = false;
         osd::undo_if_cancelled(
             [&] {
-                result = port_support::wait_readable(c.channel->fd, c.wake.get(), until, readable);
+                result = port_support::wait_readable(c.channel->fd, c.wake.get(), end, readable);
             },
             [&c] { end_wait(c); });
         if (readable && take_cq_event(c))
             c.event_left = false;
+        if (end < until && result == osd::wait_result::timed_out)
+            result = osd::wait_result::woken;
     }
     end_wait(c);
     return result;

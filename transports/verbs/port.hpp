@@ -104,6 +104,7 @@ struct cq final : all_link, deferred_completions<wr> {
     std::atomic<bool> woken{false};           ///< cq_wakeup was called, and `wake` is raised
     std::atomic<bool> notify{false};          ///< a dapl_evd_dto_callback is wanted
     std::atomic<bool> announced{false};       ///< completions were deferred while `notify` was set
+    std::atomic<bool> mute{false};            ///< arming it failed, and that was logged
     std::atomic<std::uint32_t> unacked{0};    ///< events taken from the channel
     std::atomic<std::uint32_t> signallers{0}; ///< queue pairs that have a part of signalled_room
     std::atomic<bool> flushed{false};         ///< the device flushed by itself; see note_flush()

@@ -32,6 +32,8 @@ std::vector<unsigned> rights_of_regions();
 std::size_t inline_posts();
 /// How many identifiers of the connection manager there are.
 std::size_t identifiers();
+/// How often a CQ was to be armed, with or without success.
+std::size_t times_armed();
 
 // --- what shall happen
 
@@ -46,6 +48,8 @@ void restore();
 
 /// Raises an event of the first port, in all contexts: an ibv_event_type.
 void raise_port_event(int type);
+/// From now on CQs can be armed, or not: ibv_req_notify_cq fails.
+void let_arm(bool allowed);
 /// The shared receive queue that was made last fails: IBV_EVENT_SRQ_ERR.
 void fail_newest_srq();
 

@@ -97,6 +97,9 @@ int poll_cq(ibv_cq *handle, int most, ibv_wc *entries)
 int req_notify_cq(ibv_cq *handle, int solicited_only)
 {
     const hold guard(all().lock);
+    ++all().times_armed;
+    if (!all().arms)
+        return EIO;
     auto &c = *static_cast<completion_queue *>(handle);
     c.solicited_only = solicited_only != 0 && (!c.armed || c.solicited_only);
     c.armed = true;
@@ -313,6 +316,18 @@ std::size_t inline_posts()
 {
     const hold guard(all().lock);
     return all().inline_posts;
+}
+
+std::size_t times_armed()
+{
+    const hold guard(all().lock);
+    return all().times_armed;
+}
+
+void let_arm(bool allowed)
+{
+    const hold guard(all().lock);
+    all().arms = allowed;
 }
 
 std::size_t identifiers()

@@ -143,6 +143,8 @@ struct world {
     bool failed = false;
     std::uint32_t last_number = 0;
     std::size_t inline_posts = 0;
+    std::size_t times_armed = 0;
+    bool arms = true; ///< CQs can be armed
     std::set<context *> contexts;
     std::vector<completion_queue *> queues;
     std::vector<region *> regions;
