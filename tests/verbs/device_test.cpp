@@ -820,6 +820,43 @@ TEST_CASE("of several calls that make an EVD or an endpoint, the one that failed
     CHECK(modify.find("ibv_create_qp") == std::string::npos);
 }
 
+namespace {
+
+/// How many identifiers of the connection manager this process has in the kernel.
+std::size_t identifiers()
+{
+    std::FILE *list = ::popen("rdma resource show cm_id", "r");
+    REQUIRE(list != nullptr);
+    const std::string mine = " pid " + std::to_string(::getpid()) + " ";
+    std::size_t count = 0;
+    char line[512];
+    while (std::fgets(line, sizeof line, list) != nullptr)
+        count += std::string(line).find(mine) != std::string::npos ? 1 : 0;
+    CHECK(::pclose(list) == 0);
+    return count;
+}
+
+} // namespace
+
+TEST_CASE("connections leave no identifier behind, whichever side ends them")
+{
+    adapter ia;
+    test_endpoint from(ia);
+    test_endpoint to(ia);
+    listener at(ia);
+    const std::size_t before = identifiers();
+    REQUIRE(before > 0); // the listener's
+    for (int round = 0; round < 100; ++round) {
+        establish(from, to, at);
+        MUST((round % 2 == 0 ? from : to).disconnect(DAT_CLOSE_ABRUPT_FLAG));
+        for (test_endpoint *side : {&from, &to})
+            next_connection(side->connect_evd, DAT_CONNECTION_EVENT_DISCONNECTED);
+        MUST(dat_ep_reset(from.ep));
+        MUST(dat_ep_reset(to.ep));
+    }
+    CHECK(becomes_true([&] { return identifiers() <= before; }));
+}
+
 // Last: the device is gone for this process.
 TEST_CASE("removal: connections are BROKEN, the adapter failed, and everything can be closed")
 {

@@ -399,6 +399,7 @@ void connection_event(hca &device, connection &c, const cm_event &event) OSD_REQ
     case RDMA_CM_EVENT_CONNECT_ERROR:
     case RDMA_CM_EVENT_DISCONNECTED:
     case RDMA_CM_EVENT_DEVICE_REMOVAL:
+        c.gone = true;
         ended(device, q, event);
         break;
     default:
@@ -483,7 +484,9 @@ void release_connection(hca &device, qp &q)
     c->pair = nullptr;
     if (device.iwarp && c->unanswered)
         q.heir = c;
-    if (q.is_established() && rdma_disconnect(c->id) == 0)
+    // An iWARP kernel confirms nothing to a peer that has ended the connection.
+    const bool confirms = !device.iwarp || !c->gone;
+    if (q.is_established() && confirms && rdma_disconnect(c->id) == 0)
         c->leaving = true; // stays until the peer has confirmed it
     else
         destroy_when_answered(device, *c);

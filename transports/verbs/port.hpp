@@ -137,7 +137,7 @@ struct connection : all_link {
     /// The service thread is in rdma_connect; or, with iWARP, the request was sent or accepted and
     /// no event has said how that ended.
     bool unanswered = false;
-    bool gone = false;         ///< the peer gave up meanwhile
+    bool gone = false;         ///< an event has told of its end
     bool leaving = false;      ///< let go by us; stays until its event
     deferred_destruction rest; ///< goes with it
 };
