@@ -865,6 +865,34 @@ TEST_CASE("removal: connections are BROKEN, the adapter failed, and everything c
     connected_pair pair(ia, other);
     listener at(ia);
     test_endpoint idle(ia);
+
+    // One waits for receives at an EVD, one at a CNO.
+    connected_pair quiet(other, ia);
+    endpoint_options notified;
+    notified.cno = make_cno(ia);
+    test_endpoint calling(ia, notified);
+    test_endpoint called(other);
+    establish(calling, called);
+    for (std::uint64_t i = 0; i < 3; ++i) {
+        MUST(quiet.passive.recv(i * 64, 64, i));
+        MUST(calling.recv(i * 64, 64, i));
+    }
+    helper_thread waiter([&] {
+        DAT_EVENT first{};
+        DAT_COUNT more = 0;
+        CHECK(dat_evd_wait(quiet.passive.recv_evd, DAT_TIMEOUT_INFINITE, 1, &first, &more) ==
+              DAT_SUCCESS);
+        const DAT_DTO_COMPLETION_EVENT_DATA &taken = first.event_data.dto_completion_event_data;
+        CHECK(taken.status == DAT_DTO_ERR_FLUSHED);
+        CHECK(taken.user_cookie.as_64 == 0);
+    });
+    helper_thread at_cno([&] {
+        DAT_EVD_HANDLE which = DAT_HANDLE_NULL;
+        CHECK(dat_cno_wait(notified.cno, DAT_TIMEOUT_INFINITE, &which) == DAT_SUCCESS);
+    });
+    waiter.await_asleep();
+    at_cno.await_asleep();
+
     CHECK(std::system(("exec rdma link delete " + device_name + " &").c_str()) == 0);
 
     // Traffic until it ends.
@@ -883,11 +911,16 @@ TEST_CASE("removal: connections are BROKEN, the adapter failed, and everything c
     CHECK(seen.size() == posted);
     for (std::uint64_t i = 0; i < posted; ++i)
         CHECK(seen.count(i) == 1);
-    for (test_endpoint *side : {&pair.active, &pair.passive}) {
+    for (test_endpoint *side :
+         {&pair.active, &pair.passive, &quiet.active, &quiet.passive, &calling, &called}) {
         const DAT_EVENT ended = next_event(side->connect_evd);
         CHECK(ends_connection(ended.event_number));
         CHECK(stays_empty(side->connect_evd));
     }
+    waiter.join();
+    at_cno.join();
+    CHECK(cookies_of(quiet.passive.recv_evd) == std::multiset<std::uint64_t>{1, 2});
+    CHECK(cookies_of(calling.recv_evd) == std::multiset<std::uint64_t>{0, 1, 2});
     for (adapter *each : {&ia, &other}) {
         bool failed = false;
         for (const DAT_EVENT &told : drain(each->async, milliseconds(300)))
