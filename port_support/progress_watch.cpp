@@ -35,6 +35,17 @@ bool is_readable(int fd, int other)
     return poll(look, 2, 0) > 0;
 }
 
+/// Leaves a consumer that sleeps for long alone until its wait ends. `flag` says what is to happen
+/// then.
+bool leave_until(progress_target &target, std::uint32_t flag)
+{
+    std::uint32_t seen = target.sleepers.load();
+    while ((seen & progress_target::waiting) != 0)
+        if (target.sleepers.compare_exchange_weak(seen, seen | flag))
+            return true;
+    return false;
+}
+
 } // namespace
 
 // ------------------------------------------------------------------------------ shared_descriptor
@@ -282,16 +293,6 @@ void progress_watch::end_lingering(connection_service &)
         if (stop_lingering(*t))
             make_ready(*t);
     }
-}
-
-/// Leaves a consumer that sleeps for long alone until its wait ends. `what` is to happen then.
-bool progress_watch::leave_until(progress_target &target, std::uint32_t flag)
-{
-    std::uint32_t seen = target.sleepers.load();
-    while ((seen & progress_target::waiting) != 0)
-        if (target.sleepers.compare_exchange_weak(seen, seen | flag))
-            return true;
-    return false;
 }
 
 /// `called_back`: by the consumer itself, which polls now.

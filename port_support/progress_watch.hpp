@@ -24,7 +24,7 @@
 //
 // Where all targets of a device move data through one shared descriptor, each set holds that, armed
 // as long as targets of the set are armed. When it is ready, one of them is visited, which moves
-// the data of all.
+// the data of all. The service thread's set holds it armed while connections are being made, too.
 //
 // A consumer that waits again ends the lingering before that. It sets a timer, at most, and wakes
 // no thread. Were the descriptor armed instead, each completion that the consumer takes itself
@@ -87,7 +87,7 @@ public:
 
 private:
     struct place {
-        std::uint32_t targets = 0; ///< number of armed targets in the set
+        std::uint32_t targets = 0; ///< number of armed targets in the set, and of attempts
         bool listed = false;
         bool armed = false;
     };
@@ -196,6 +196,13 @@ public:
     void remove_receiver(connection_service &service, progress_target &target)
         OSD_REQUIRES(service.lock);
 
+    /// Counts a connection that begins to be made, or no longer is: while there is one, whatever
+    /// comes through the shared descriptor wakes the service thread. No consumer moves it.
+    void count_attempt(connection_service &service, bool begins)
+    {
+        begins ? shared_.count_in(service.events, false) : shared_.count_out(false);
+    }
+
     // The consumer's side; no lock.
     void request_callback(connection_service &service, progress_target &target);
     void begin_wait(connection_service &service, progress_target &target);
@@ -225,7 +232,6 @@ private:
     static next_step serve(progress_target &target, int rounds);
     static void look_after_completions(progress_target &target);
     static void answer_notify(progress_target &target);
-    static bool leave_until(progress_target &target, std::uint32_t flag);
     static bool is_stuck(progress_target &target);
 
     port_support::epoll_set &set_of(connection_service &service, const progress_target &target)

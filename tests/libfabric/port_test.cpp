@@ -11,6 +11,8 @@
 #include <dirent.h>
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <filesystem>
+#include <fstream>
 #include <future>
 #include <netinet/in.h>
 #include <new>
@@ -77,6 +79,24 @@ bool falls_asleep(long most_us = 2000)
         std::this_thread::sleep_for(500ms);
         return cpu_time_us() - before < most_us;
     });
+}
+
+/// How often threads of this name have slept so far.
+long sleeps_of(const std::string &name)
+{
+    long sum = 0;
+    for (const auto &thread : std::filesystem::directory_iterator("/proc/self/task")) {
+        std::ifstream status(thread.path() / "status");
+        bool counts = false;
+        for (std::string word; status >> word;) {
+            if (word == "Name:" && status >> word)
+                counts = word == name;
+            long switches = 0;
+            if (counts && word == "voluntary_ctxt_switches:" && status >> switches)
+                sum += switches;
+        }
+    }
+    return sum;
 }
 
 /// The TCP sockets that an executed program would have.
@@ -1952,6 +1972,61 @@ TEST_SUITE("waiting")
                 while (!then.has_passed()) {
                 }
                 (void)p.b.recv(in, 8, i);
+            }));
+        }
+    }
+
+    TEST_CASE("messages that their consumers take wake no service thread")
+    {
+        constexpr long messages = 2000;
+        node an, bn;
+        connected_pair p(an, bn);
+        char in[4];
+        const auto exchange = [&](auto take) {
+            std::thread answerer([&] {
+                for (DAT_UINT64 i = 0; i < messages; ++i) {
+                    take(p.b);
+                    (void)p.b.recv(in, 4, i);
+                    (void)p.b.send("pong", 4, i);
+                    (void)p.b.sent();
+                }
+            });
+            for (DAT_UINT64 i = 0; i < messages; ++i) {
+                (void)p.a.recv(in, 4, i);
+                (void)p.a.send("ping", 4, i);
+                (void)p.a.sent();
+                take(p.a);
+            }
+            answerer.join();
+        };
+        // The thread looks at a consumer each ten milliseconds, and wakes where one was kept from
+        // its processor.
+        const auto leave_the_threads_asleep = [&](auto take) {
+            for (int attempt = 0; attempt < 20; ++attempt) {
+                const auto began = std::chrono::steady_clock::now();
+                const long before = sleeps_of("dapl-ofi");
+                exchange(take);
+                const auto took = std::chrono::steady_clock::now() - began;
+                const long slept = sleeps_of("dapl-ofi") - before;
+                if (slept < messages / 4 + took / 4ms)
+                    return true;
+            }
+            return false;
+        };
+        REQUIRE(p.b.recv(in, 4, 0).ok());
+        SUBCASE("where they poll")
+        {
+            CHECK(leave_the_threads_asleep([](side &s) { (void)s.received(); }));
+        }
+        SUBCASE("where they wait")
+        {
+            if (!transport::claims.cq_wait)
+                return;
+            CHECK(leave_the_threads_asleep([](side &s) {
+                completion got;
+                while (!transport::dapls_ib_completion_poll(s.recv_cq, got))
+                    (void)transport::dapls_ib_cq_wait(s.recv_cq, notify_on::any, 1,
+                                                      osd::deadline::after_us(long_us));
             }));
         }
     }

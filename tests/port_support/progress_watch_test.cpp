@@ -335,6 +335,28 @@ TEST_SUITE("progress_watch")
         CHECK(eventually([&] { return two.cq.completions == 1; }));
     }
 
+    TEST_CASE("where all share a descriptor, it wakes the thread while a connection is being made")
+    {
+        shared_data shared;
+        progress_rig rig(shared.fd); // no target is armed
+        rig.watch.count_attempt(rig, true);
+        for (int round = 0; round < 5; ++round) {
+            const int before = rig.wakeups;
+            shared.arrive();
+            REQUIRE(eventually([&] { return rig.wakeups > before; }));
+            shared.move();
+            REQUIRE(comes_to_rest([&] { return rig.wakeups.load(); }));
+        }
+        rig.watch.count_attempt(rig, false);
+        shared.arrive(); // wakes it once more, at most
+        CHECK(comes_to_rest([&] { return rig.wakeups.load(); }));
+        CHECK(shared.is_readable());
+        const int before = rig.wakeups;
+        shared.arrive();
+        CHECK(comes_to_rest([&] { return rig.wakeups.load(); }));
+        CHECK(rig.wakeups == before);
+    }
+
     TEST_CASE("where all share a descriptor, a consumer that waits disarms it")
     {
         shared_data shared;

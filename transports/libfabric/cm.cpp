@@ -39,7 +39,10 @@ bool accept_on_endpoint(qp &q, const private_data &data)
 int start_attempt(hca &device, qp &q) OSD_REQUIRES(device.lock)
 {
     const int error = open_endpoint(device, q, *device.info);
-    return error != 0 ? error : connect_endpoint(q, *q.attempt);
+    if (error != 0)
+        return error;
+    follow_attempt(device, q, true);
+    return connect_endpoint(q, *q.attempt);
 }
 
 /// The peer does not listen, or not yet, or has no room: repeats the request with back-off.

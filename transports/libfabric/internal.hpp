@@ -60,6 +60,11 @@ void release_later(hca &device);
 /// Has the service thread told of the end of q's peer. Called where libfabric leaves alone a socket
 /// with a message that waits for a receive, as 2.x does: 1.17 leaves it readable.
 void watch_hang_up(hca &device, qp &q) OSD_REQUIRES(device.lock) OSD_EXCLUDES(q.lock);
+/// Takes the domain's descriptor out of the event queue's, into which libfabric puts it with the
+/// first endpoint.
+void unshare_event_queue(const hca &device);
+/// Has the service thread move what comes on q's connection before that stands; or no longer.
+void follow_attempt(hca &device, qp &q, bool on) OSD_REQUIRES(device.lock);
 /// An operation of q failed, which ends the connection: a provider may go on, as if nothing was
 /// lost. Any thread, any lock.
 void break_later(qp &q);

@@ -171,6 +171,7 @@ struct qp : all_link, connection_state {
     hca *device = nullptr;
     DAT_COUNT max_recv = 0;
     DAT_COUNT max_send = 0;
+    bool counted_attempt = false;    ///< progress_watch knows that its connection is being made
     std::int64_t hung_up_ns = 0;     ///< time at which the peer was first seen gone
     std::atomic<bool> broken{false}; ///< an operation failed otherwise than by being flushed
     std::atomic<bool> closing_marker_completed{false};
@@ -264,9 +265,10 @@ struct hca : connection_service {
     int connected_hint OSD_GUARDED_BY(lock) = 0;
     int accepted_hint OSD_GUARDED_BY(lock) = 0;
 
-    /// The domain's epoll set, of all its sockets, where the descriptor of each CQ would be another
-    /// set around that one, as in libfabric 2.x. The kernel allows 500 such sets, and 100 within a
-    /// third set: so the domain's set is taken out of each CQ's set, and watched for itself.
+    /// The domain's epoll set, of all its sockets, where the descriptor of each CQ and of the event
+    /// queue would be another set around that one, as in libfabric 2.x. The kernel allows 500 such
+    /// sets, and 100 within a third set; and each message would wake whoever watches the event
+    /// queue. So the domain's set is taken out of the others, and watched for itself.
     int shared_fd = -1;
     progress_watch progress;                        ///< watch of the CQs
     bool some_hung_up OSD_GUARDED_BY(lock) = false; ///< the peer of some qp may be gone

@@ -288,6 +288,7 @@ namespace {
 int bind_endpoint(hca &device, qp &q, fid_ep *ep)
 {
     int error = fi_ep_bind(ep, &device.eq->fid, 0);
+    unshare_event_queue(device);
     if (error == 0)
         error = fi_ep_bind(ep, &q.send_cq->fid->fid, FI_TRANSMIT | FI_SELECTIVE_COMPLETION);
     if (error == 0)
@@ -316,8 +317,9 @@ int open_endpoint(hca &device, qp &q, fi_info &info)
     return 0;
 }
 
-void drop_endpoint(hca &, qp &q, phase state)
+void drop_endpoint(hca &device, qp &q, phase state)
 {
+    follow_attempt(device, q, false);
     osd::lock_guard hold(q.lock);
     q.enter(state);
     if (q.fid != nullptr)
@@ -328,8 +330,9 @@ void drop_endpoint(hca &, qp &q, phase state)
         q.recv_cq->flush(q.pending_recvs);
 }
 
-void go_live(hca &, qp &q)
+void go_live(hca &device, qp &q)
 {
+    follow_attempt(device, q, false);
     {
         osd::lock_guard hold(q.lock);
         fifo<wr> failed;
@@ -508,8 +511,9 @@ bool forget_region(qp &q, DAT_LMR_CONTEXT key)
     return whole;
 }
 
-void tear_down(hca &, qp &q)
+void tear_down(hca &device, qp &q)
 {
+    follow_attempt(device, q, false);
     osd::lock_guard hold(q.lock);
     if (q.fid != nullptr)
         close_endpoint(q);

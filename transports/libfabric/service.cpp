@@ -12,6 +12,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <sys/epoll.h>
+#include <utility>
 
 namespace dapl::libfabric::ofi {
 
@@ -19,20 +21,32 @@ namespace {
 
 constexpr std::int64_t hang_up_check_ns = 500'000'000;
 
+int event_queue_fd(const hca &device)
+{
+    int fd = -1;
+    (void)fi_control(&device.eq->fid, FI_GETWAIT, &fd);
+    return fd;
+}
+
 /// The descriptor of the event queue stays readable without an event while a connection waits for
 /// which the process has no descriptor left. It is then looked at from time to time only.
 class event_queue_watch {
 public:
-    explicit event_queue_watch(hca &device) : device_(device)
+    explicit event_queue_watch(const hca &device) : fd_(event_queue_fd(device)) {}
+    /// Something moved: the event queue may have an event.
+    void note_ready() { ready_ = true; }
+    /// Reads the event queue where it may have an event: with libfabric 2.x that takes the lock
+    /// that a consumer's poll takes, too. Returns when to look again.
+    std::int64_t attend(hca &device) OSD_REQUIRES(device.lock)
     {
-        (void)fi_control(&device.eq->fid, FI_GETWAIT, &fd_);
-    }
-    /// The event queue is empty now; `starved`: such a connection waits. Returns when to look
-    /// again.
-    std::int64_t drained(bool starved)
-    {
+        if (!std::exchange(ready_, false) && (!is_paused() || osd::now_ns() < resume_ns_))
+            return resume_ns_;
+        fid *watched = &device.eq->fid;
+        (void)fi_trywait(device.fabric, &watched, 1);
+        bool starved = false;
+        note_calls(device, drain_events(device, starved));
         if (starved != is_paused())
-            (void)device_.events.modify(fd_, starved ? 0U : std::uint32_t{EPOLLIN}, &device_.eq);
+            (void)device.events.modify(fd_, starved ? 0U : std::uint32_t{EPOLLIN}, &device.eq);
         resume_ns_ = starved ? osd::now_ns() + pause_ns : never;
         return resume_ns_;
     }
@@ -43,8 +57,8 @@ private:
 
     bool is_paused() const { return resume_ns_ != never; }
 
-    hca &device_;
-    int fd_ = -1;
+    const int fd_;
+    bool ready_ = true;
     std::int64_t resume_ns_ = never; ///< end of a pause
 };
 
@@ -110,12 +124,8 @@ std::int64_t find_lost(hca &device, std::int64_t &last) OSD_REQUIRES(device.lock
 std::int64_t serve_once(hca &device, event_queue_watch &event_queue,
                         std::int64_t &last_hang_up_check) OSD_REQUIRES(device.lock)
 {
-    fid *watched = &device.eq->fid;
-    (void)fi_trywait(device.fabric, &watched, 1);
-    bool starved = false;
-    note_calls(device, drain_events(device, starved));
+    const std::int64_t eq_due = event_queue.attend(device);
     bound_silent(device);
-    const std::int64_t eq_due = event_queue.drained(starved);
     release_fences(device);
     end_broken(device);
     const bool called = device.progress.answer_calls(device);
@@ -134,6 +144,7 @@ void serve_hca(void *argument)
     while (!device.events.is_stopping(device.lock)) {
         const std::int64_t due_ns = serve_once(device, event_queue, last_hang_up_check);
         for (void *tag : device.events.wait(device.lock, due_ns)) {
+            event_queue.note_ready();
             if (tag == &device.senders)
                 forget_gone(device);
             else if (tag == &device.some_hung_up)
@@ -148,8 +159,7 @@ void serve_hca(void *argument)
 
 bool start_service(hca &device)
 {
-    int eq_fd = -1;
-    (void)fi_control(&device.eq->fid, FI_GETWAIT, &eq_fd);
+    const int eq_fd = event_queue_fd(device);
     find_silent_set(device, eq_fd);
     const bool ready = device.events.open() &&
                        device.progress.open(device, port_features.cno_wait, device.shared_fd) &&
@@ -167,6 +177,18 @@ void watch_hang_up(hca &device, qp &q)
     osd::lock_guard hold(q.lock);
     if (device.shared_fd >= 0 && q.socket >= 0)
         (void)device.events.add(q.socket, EPOLLRDHUP | EPOLLONESHOT, &device.some_hung_up);
+}
+
+void unshare_event_queue(const hca &device)
+{
+    if (device.shared_fd >= 0)
+        (void)epoll_ctl(event_queue_fd(device), EPOLL_CTL_DEL, device.shared_fd, nullptr);
+}
+
+void follow_attempt(hca &device, qp &q, bool on)
+{
+    if (std::exchange(q.counted_attempt, on) != on)
+        device.progress.count_attempt(device, on);
 }
 
 void release_later(hca &device)
