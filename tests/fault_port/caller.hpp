@@ -100,21 +100,19 @@ struct inside_upcall {
 
 [[noreturn]] void breaks_contract(const place &, const char *rule, const char *also = "");
 
+/// Says which types are the wrapper's objects. They are named, not looked at: operations also take
+/// objects of the common layer, whose types are not complete everywhere.
 template <class T>
-concept used_object = requires(T &object)
-{
-    object.callers;
-    T::kind;
-};
+inline constexpr bool is_wrapped = false;
 
 /// The object of the wrapper that an argument is or points to; otherwise null.
 template <class T>
 auto *object_in(T &argument)
 {
-    if constexpr (used_object<std::remove_cv_t<T>>)
+    if constexpr (is_wrapped<std::remove_cv_t<T>>)
         return const_cast<std::remove_cv_t<T> *>(&argument);
     else if constexpr (std::is_pointer_v<T>) {
-        if constexpr (used_object<std::remove_pointer_t<T>>)
+        if constexpr (is_wrapped<std::remove_pointer_t<T>>)
             return argument;
         else
             return static_cast<std::nullptr_t *>(nullptr);

@@ -18,7 +18,6 @@ void keep_forever(void *object);
 
 template <class Wrapped>
 struct object {
-    using wrapped_object = Wrapped;
     std::unique_ptr<Wrapped> of;
     usage callers;
 
@@ -74,21 +73,32 @@ struct types {
     using wr = wrapped_transport::wr;
 };
 
-template <class T>
-concept holds_object = requires
-{
-    typename T::wrapped_object;
-};
+template <>
+inline constexpr bool is_wrapped<types::hca> = true;
+template <>
+inline constexpr bool is_wrapped<types::pd> = true;
+template <>
+inline constexpr bool is_wrapped<types::mr> = true;
+template <>
+inline constexpr bool is_wrapped<types::mw> = true;
+template <>
+inline constexpr bool is_wrapped<types::cq> = true;
+template <>
+inline constexpr bool is_wrapped<types::qp> = true;
+template <>
+inline constexpr bool is_wrapped<types::srq> = true;
+template <>
+inline constexpr bool is_wrapped<types::listener> = true;
 
 /// What the wrapped port gets in place of an argument.
 template <class T>
 decltype(auto) real(T &argument)
 {
     using plain = std::remove_cv_t<T>;
-    if constexpr (holds_object<plain>)
+    if constexpr (is_wrapped<plain>)
         return *argument.of;
     else if constexpr (std::is_pointer_v<plain>) {
-        if constexpr (holds_object<std::remove_cv_t<std::remove_pointer_t<plain>>>)
+        if constexpr (is_wrapped<std::remove_cv_t<std::remove_pointer_t<plain>>>)
             return argument == nullptr ? nullptr : argument->of.get();
         else
             return (argument);
