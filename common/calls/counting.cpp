@@ -8,9 +8,12 @@
 #include "dat_calls.hpp"
 #include "dat_names.hpp"
 #include "osd_system.hpp"
+#include "osd_time.hpp"
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
+#include <iterator>
 
 namespace dapl::DAPL_TRANSPORT::core {
 
@@ -79,6 +82,7 @@ struct post_call<which, call> {
             return code;
         ep_of(ep).counters.add(which);
         ep_of(ep).counters.add(which + 1, total_length(segments, local));
+        note_posts(ep_of(ep));
         return code;
     }
 };
@@ -93,6 +97,7 @@ struct post_call<which, call> {
             return code;
         ep_of(ep).counters.add(which);
         ep_of(ep).counters.add(which + 1, to->segment_length);
+        note_posts(ep_of(ep));
         return code;
     }
 };
@@ -202,6 +207,35 @@ void print_device_counters(DAT_HANDLE handle)
         std::printf("%p %-28s %" PRIu64 "\n", handle, each.name, each.value);
 }
 
+void print_outstanding(DAT_HANDLE ep, const char *kind, const outstanding_posts &found)
+{
+    const std::int64_t now = osd::now_ns();
+    const std::size_t shown = std::min(found.count, std::size(found.oldest));
+    for (std::size_t i = 0; i < shown; ++i) {
+        const post_times::posted &each = found.oldest[i];
+        std::printf("%p outstanding %s, %u bytes, cookie 0x%" PRIx64 ", for %.3f ms\n", ep,
+                    dat::operation_name(dto_of(each.operation)), each.length,
+                    std::uint64_t{each.cookie.as_64},
+                    static_cast<double>(now - each.noted_ns) / 1e6);
+    }
+    if (found.count != shown)
+        std::printf("%p outstanding and younger: %zu %s\n", ep, found.count - shown, kind);
+}
+
+/// Prints the operations of an endpoint that have not completed, with their ages: a program that
+/// hangs shows here what it waits for.
+void print_outstanding(DAT_HANDLE handle)
+{
+    auto *const ep = from_handle<endpoint>(handle);
+    if (ep == nullptr)
+        return;
+    outstanding_posts requests;
+    outstanding_posts receives;
+    copy_outstanding(*ep, requests, receives);
+    print_outstanding(handle, "requests", requests);
+    print_outstanding(handle, "receives", receives);
+}
+
 /// Calls `then` with the counters of what the handle is of, how many there are, and their names.
 template <class Then>
 DAT_RETURN with_counters(DAT_HANDLE handle, Then then)
@@ -257,6 +291,24 @@ DAT_RETURN query_counters(DAT_HANDLE handle, va_list &from)
     });
 }
 
+DAT_RETURN sample_counters(DAT_HANDLE handle, bool wanted, va_list &from)
+{
+    const int group = va_arg(from, int);
+    if (!counting() || !claims.device_counters)
+        return status::error(DAT_NOT_IMPLEMENTED).code();
+    adapter *const ia = from_handle<adapter>(handle);
+    if (ia == nullptr)
+        return invalid_handle(DAT_INVALID_HANDLE_IA).code();
+    if (group == DCNT_IA_CM) // the common layer counts these: no device is asked for them
+        return status::error(DAT_NOT_IMPLEMENTED).code();
+    if (group != DCNT_IA_LNK && group != DCNT_IA_DIAG)
+        return invalid_parameter(3).code();
+    device_counters now;
+    transport::dapls_ib_read_counters(ia->hca, now);
+    ia->counters.sample(static_cast<DAT_IA_COUNTER_TYPE>(group), wanted, now);
+    return DAT_SUCCESS;
+}
+
 DAT_RETURN print_counters(DAT_HANDLE handle, va_list &from)
 {
     const int which = va_arg(from, int);
@@ -268,8 +320,10 @@ DAT_RETURN print_counters(DAT_HANDLE handle, va_list &from)
             if (const char *name = name_of(i); name != nullptr && (which == i || which == all))
                 std::printf("%p %-28s %" PRIu64 "\n", handle, name,
                             counters.read(static_cast<std::size_t>(i), reset));
-        if (which == all)
+        if (which == all) {
             print_device_counters(handle);
+            print_outstanding(handle);
+        }
         return std::fflush(stdout) == 0 ? DAT_RETURN{DAT_SUCCESS}
                                         : status::error(DAT_INTERNAL_ERROR).code();
     });

@@ -21,5 +21,7 @@ void count_calls(DAT_PROVIDER &vector);
 /// dat_ib_query_counters and dat_ib_print_counters, without their first two arguments.
 DAT_RETURN query_counters(DAT_HANDLE handle, va_list &from);
 DAT_RETURN print_counters(DAT_HANDLE handle, va_list &from);
+/// dat_ib_start_counter, or dat_ib_stop_counter where `wanted` is false, likewise.
+DAT_RETURN sample_counters(DAT_HANDLE handle, bool wanted, va_list &from);
 
 } // namespace dapl::DAPL_TRANSPORT::core

@@ -175,6 +175,12 @@ bool operate_elsewhere(DAT_HANDLE handle, DAT_EXTENDED_OP op, va_list &from, DAT
     case DAT_IB_PRINT_COUNTERS_OP:
         code = print_counters(handle, from);
         return true;
+    case DAT_IB_START_COUNTERS_OP:
+        code = sample_counters(handle, true, from);
+        return true;
+    case DAT_IB_STOP_COUNTERS_OP:
+        code = sample_counters(handle, false, from);
+        return true;
     case DAT_IB_OPEN_QUERY_OP:
         code = open_query(static_cast<const char *>(handle), from).code();
         return true;

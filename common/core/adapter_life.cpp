@@ -211,7 +211,7 @@ status close_adapter(adapter &ia, DAT_CLOSE_FLAGS flags)
 
 void trace_outstanding(adapter &ia, const evd &there)
 {
-    ia.visit<endpoint>([&](endpoint &each) { each.trace_outstanding(there); });
+    ia.visit<endpoint>([&](endpoint &each) { trace_outstanding(each, there); });
 }
 
 } // namespace dapl::DAPL_TRANSPORT::core

@@ -32,7 +32,8 @@ private:
     std::array<std::atomic<DAT_UINT64>, N> values_{};
 };
 
-/// The counters of an adapter, and the values that its device counts by itself.
+/// The counters of an adapter, and the values that its device counts by itself. Those are sampled
+/// in groups, from the opening of the adapter on.
 class adapter_counters : public counter_block<DCNT_IA_ALL_COUNTERS> {
 public:
     /// Adds the growth of the device's counters since the last call. Several threads may have read
@@ -40,17 +41,32 @@ public:
     void bring(device_counters &now) OSD_EXCLUDES(lock_)
     {
         osd::lock_guard hold(lock_);
+        take_up(now);
+    }
+    /// Starts or stops the sampling of a group that the device counts: DCNT_IA_LNK or DCNT_IA_DIAG.
+    /// `now` is what the device has counted. What it counts while a group is stopped is left out.
+    void sample(DAT_IA_COUNTER_TYPE group, bool wanted, device_counters &now) OSD_EXCLUDES(lock_)
+    {
+        osd::lock_guard hold(lock_);
+        take_up(now);
+        is_stopped_[group == DCNT_IA_DIAG] = !wanted;
+    }
+
+private:
+    void take_up(device_counters &now) OSD_REQUIRES(lock_)
+    {
         for (int i = device_counters::first; i < DCNT_IA_ALL_COUNTERS; ++i) {
             if (now[i] <= brought_[i])
                 continue;
-            add(static_cast<std::size_t>(i), now[i] - brought_[i]);
+            if (!is_stopped_[i >= DCNT_IA_DIAG_ERR_RQ_RAE])
+                add(static_cast<std::size_t>(i), now[i] - brought_[i]);
             brought_[i] = now[i];
         }
     }
 
-private:
     osd::mutex lock_;
     device_counters brought_ OSD_GUARDED_BY(lock_);
+    bool is_stopped_[2] OSD_GUARDED_BY(lock_) = {}; ///< of the link, of the diagnosis
 };
 using endpoint_counters = counter_block<DCNT_EP_ALL_COUNTERS>;
 using evd_counters = counter_block<DCNT_EVD_ALL_COUNTERS>;

@@ -292,18 +292,42 @@ void trace_count(queue_pair *ep, const char *name, const work_queue *queue, cons
 } // namespace
 
 /// Skips a queue that is being replaced (its lock is held): it has nothing outstanding.
-void queue_pair::trace_outstanding(const evd &there)
+void trace_outstanding(queue_pair &ep, const evd &there)
 {
-    if (gates_of(*this).sends.lock.try_lock()) {
-        if (send_queue_ != nullptr && request_evd_.get() == &there)
-            trace_count(this, "requests", send_queue_, there);
-        gates_of(*this).sends.lock.unlock();
-    }
-    if (gates_of(*this).recvs.lock.try_lock()) {
-        if (recv_queue_ != nullptr && recv_evd_.get() == &there)
-            trace_count(this, "receives", recv_queue_, there);
-        gates_of(*this).recvs.lock.unlock();
-    }
+    ep.visit_queues([&](post_gate &gate, work_queue *const &queue,
+                        const user_of<evd> &completes_on) OSD_UNCHECKED {
+        if (!gate.lock.try_lock())
+            return;
+        if (queue != nullptr && completes_on.get() == &there)
+            trace_count(&ep, &gate == &gates_of(ep).sends ? "requests" : "receives", queue, there);
+        gate.lock.unlock();
+    });
+}
+
+/// Leaves out a queue that is being replaced or looked at: its lock is held.
+void note_posts(queue_pair &ep)
+{
+    const std::int64_t now = osd::now_ns();
+    ep.visit_queues([&](post_gate &gate, work_queue *const &queue, const auto &) OSD_UNCHECKED {
+        if (!gate.lock.try_lock())
+            return;
+        if (queue != nullptr && queue->places() != 0)
+            queue->times.note(*queue, now);
+        gate.lock.unlock();
+    });
+}
+
+void copy_outstanding(queue_pair &ep, outstanding_posts &requests, outstanding_posts &receives)
+{
+    const post_gates::exclusion no_posts(gates_of(ep));
+    outstanding_posts *out = &requests;
+    ep.visit_queues([&](post_gate &, work_queue *const &queue, const auto &) {
+        out->count =
+            queue == nullptr || queue->places() == 0
+                ? 0
+                : queue->times.copy(*queue, osd::now_ns(), out->oldest, std::size(out->oldest));
+        out = &receives;
+    });
 }
 
 status queue_pair::post_bind(binding &posted, transport::mw &window, const pz &zone,

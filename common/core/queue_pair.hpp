@@ -34,8 +34,14 @@ class alignas(post_gates) queue_pair : public object {
 public:
     using enduring = post_gates;
 
-    /// Logs how many operations are outstanding that complete on this EVD.
-    void trace_outstanding(const evd &there) OSD_UNCHECKED;
+    /// Calls `visit` with the gate, queue and EVD of each direction. These are read, and stay,
+    /// while the lock of the gate is held, which `visit` takes.
+    template <class Visit>
+    void visit_queues(Visit visit) OSD_UNCHECKED
+    {
+        visit(gates_of(*this).sends, send_queue_, request_evd_);
+        visit(gates_of(*this).recvs, recv_queue_, recv_evd_);
+    }
     bool recv_idle() const { return recv_queue_ == nullptr || recv_queue_->idle(); }
     bool request_idle() const { return send_queue_ == nullptr || send_queue_->idle(); }
     DAT_EP_STATE state() const { return state_.load(std::memory_order_acquire); }
@@ -160,6 +166,18 @@ protected:
     std::atomic<DAT_COUNT> soft_watermark_{DAT_WATERMARK_INFINITE}; ///< once passed, infinite
     DAT_COUNT hard_watermark_ = DAT_WATERMARK_INFINITE;
 };
+
+/// Logs how many operations of an endpoint are outstanding that complete on this EVD.
+void trace_outstanding(queue_pair &ep, const evd &there);
+/// Notes when the operations of an endpoint were posted that no earlier call has seen.
+void note_posts(queue_pair &ep);
+/// What is outstanding in one direction of an endpoint.
+struct outstanding_posts {
+    std::size_t count;
+    post_times::posted oldest[16]; ///< the oldest first
+};
+/// Posts to the endpoint wait meanwhile.
+void copy_outstanding(queue_pair &ep, outstanding_posts &requests, outstanding_posts &receives);
 
 /// Logs why a post is refused, and returns the reason. `queue` is null if there is none, or if the
 /// call was refused before it was looked at.

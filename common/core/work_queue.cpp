@@ -156,6 +156,37 @@ bool work_queue::make_room_for_bindings()
     return true;
 }
 
+void post_times::note(const work_queue &queue, std::int64_t now_ns)
+{
+    if (noted_ns_ == nullptr) {
+        const DAT_COUNT most = std::max(queue.places(), queue.limit() + 1);
+        noted_ns_.reset(new (std::nothrow) std::int64_t[static_cast<std::size_t>(most)]());
+        if (noted_ns_ == nullptr)
+            return;
+        last_ = queue.retired.load(std::memory_order_acquire);
+    }
+    const work_request *const end = queue.upcoming();
+    for (const work_request *each = last_->after; each != end; each = each->after) {
+        noted_ns_[each->ring_place] = now_ns;
+        last_ = each;
+    }
+}
+
+std::size_t post_times::copy(const work_queue &queue, std::int64_t now_ns, posted *out,
+                             std::size_t room)
+{
+    note(queue, now_ns);
+    const work_queue::view now = queue.snapshot();
+    const auto all = static_cast<std::size_t>(now.outstanding);
+    const work_request *each = now.last;
+    for (std::size_t i = 0; i < std::min(room, all); ++i) {
+        each = each->after;
+        out[i] = {each->cookie, each->length, each->operation,
+                  noted_ns_ == nullptr ? now_ns : noted_ns_[each->ring_place]};
+    }
+    return all;
+}
+
 // ---------------------------------------------------------------------------- what is not taken
 
 namespace {

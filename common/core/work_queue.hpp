@@ -108,6 +108,31 @@ struct ring_places {
     DAT_UINT32 unused = 0; ///< the order, before, of the place that was unused
 };
 
+struct work_queue;
+
+/// When the requests of a queue were posted, as far as somebody counts. The queue has places of its
+/// own, and does not grow during a call.
+class post_times {
+public:
+    /// A request, as it is shown to somebody who looks for what is stuck.
+    struct posted {
+        DAT_DTO_COOKIE cookie;
+        DAT_UINT32 length;
+        opcode operation;
+        std::int64_t noted_ns; ///< when note() was called first after its post
+    };
+    /// Notes the time of the requests that no earlier call has seen. Out of memory, it notes
+    /// nothing.
+    void note(const work_queue &queue, std::int64_t now_ns);
+    /// Copies the oldest `room` outstanding requests, oldest first, and returns how many are
+    /// outstanding. Those without a note are noted. Nobody posts meanwhile.
+    std::size_t copy(const work_queue &queue, std::int64_t now_ns, posted *out, std::size_t room);
+
+private:
+    std::unique_ptr<std::int64_t[]> noted_ns_; ///< of each place; made with the first note
+    const work_request *last_ = nullptr;       ///< the last request that was noted
+};
+
 /// The posted operations of one direction of an endpoint. It outlives its endpoint for as long as
 /// its completions may still be polled: an orphan has no owner, and its completions are dropped
 /// when they are polled. The last reference deletes it.
@@ -243,6 +268,7 @@ struct work_queue : post_ring {
     const bool shared;                       ///< a shared_work_queue
     shared_work_queue *draws_from = nullptr; ///< has no requests of its own
     osd::mutex owner_lock;                   ///< held while the owner is used from below
+    post_times times;
     work_queue *next_orphan = nullptr;
 
 protected:

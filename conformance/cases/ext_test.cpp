@@ -448,8 +448,6 @@ TEST_CASE("EXT-14: operations of the extension that no port offers are NOT_IMPLE
     for (int operation = DAT_IB_COLLECTIVE_CREATE_MEMBER_OP;
          operation <= DAT_IB_COLLECTIVE_BARRIER_OP; ++operation)
         expect_unknown(operation);
-    expect_unknown(DAT_IB_START_COUNTERS_OP);
-    expect_unknown(DAT_IB_STOP_COUNTERS_OP);
     CHECK(stays_empty(pair.active.request_evd, milliseconds(1)));
     move_data(pair.active, pair.passive);
 }
@@ -654,6 +652,37 @@ TEST_CASE("EXT-18: the device counts an access that was refused, once on each si
     CHECK(count_of(other, DCNT_IA_DIAG_ERR_RQ_RAE) == 2);
     be_refused(ia, other);
     CHECK(count_of(ia, DCNT_IA_DIAG_ERR_SQ_RAE) == 1);
+}
+
+TEST_CASE("EXT-24: the device's counters stand still while their group is stopped" *
+          needs("extensions counters device_counters") *
+          hint("stop the other group, or add at a start what was counted before it"))
+{
+    (void)::setenv("DAPL_COUNTERS", "1", 1);
+    adapter ia;
+    adapter other;
+    if (ia.attr.extension_supported != DAT_EXTENSION_IB)
+        NOT_CLAIMED("the InfiniBand extension");
+    const DAT_RETURN code = dat_ib_stop_counter(other.handle, DCNT_IA_DIAG);
+    if (DAT_GET_TYPE(code) == DAT_NOT_IMPLEMENTED)
+        NOT_CLAIMED("sampling of the device's counters");
+    CHECK(same_code(code, DAT_SUCCESS));
+    CHECK(same_code(dat_ib_stop_counter(other.handle, DCNT_IA_DIAG + 1), bad_arg(3)));
+    CHECK(same_type(dat_ib_stop_counter(DAT_HANDLE_NULL, DCNT_IA_DIAG), DAT_INVALID_HANDLE));
+    be_refused(ia, other);
+    CHECK(count_of(other, DCNT_IA_DIAG_ERR_RQ_RAE) == 0);
+    CHECK(count_of(ia, DCNT_IA_DIAG_ERR_SQ_RAE) == 1); // another adapter's goes on
+    MUST(dat_ib_start_counter(other.handle, DCNT_IA_LNK));
+    be_refused(ia, other);
+    MUST(dat_ib_start_counter(other.handle, DCNT_IA_DIAG));
+    MUST(dat_ib_start_counter(other.handle, DCNT_IA_DIAG)); // changes nothing
+    CHECK(count_of(other, DCNT_IA_DIAG_ERR_RQ_RAE) == 0);
+    be_refused(ia, other);
+    CHECK(count_of(other, DCNT_IA_DIAG_ERR_RQ_RAE) == 1);
+    MUST(dat_ib_stop_counter(other.handle, DCNT_IA_LNK));
+    be_refused(ia, other);
+    MUST(dat_ib_stop_counter(other.handle, DCNT_IA_DIAG));
+    CHECK(count_of(other, DCNT_IA_DIAG_ERR_RQ_RAE) == 2); // with what was counted before the stop
 }
 
 TEST_CASE(

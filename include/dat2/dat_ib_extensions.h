@@ -630,14 +630,16 @@ typedef enum dat_ia_counter_type {
         (int) (cntr), (int) (reset))
 
 /**
- * Starts to sample the counters that the device itself keeps.
+ * Starts to sample the counters that the device itself keeps, after dat_ib_stop_counter(). An adapter
+ * samples them from its opening on.
  *
  * @param[in] dat_handle DAT_IA_HANDLE
  * @param[in] type       DAT_IA_COUNTER_TYPE: which group
  *
- * @retval DAT_SUCCESS
+ * @retval DAT_SUCCESS           also if the group is sampled already
  * @retval DAT_INVALID_HANDLE
- * @retval DAT_NOT_IMPLEMENTED
+ * @retval DAT_INVALID_PARAMETER there is no such group
+ * @retval DAT_NOT_IMPLEMENTED   nothing is counted, or the device does not count this group
  *
  * Threads: safe. Rule: IB extension 2.0.7.
  */
@@ -646,14 +648,16 @@ typedef enum dat_ia_counter_type {
         (DAT_IA_COUNTER_TYPE) (type))
 
 /**
- * Ends what dat_ib_start_counter() started.
+ * Stops the sampling of a group: its counters stand still until dat_ib_start_counter(), and leave out
+ * what the device counts meanwhile.
  *
  * @param[in] dat_handle DAT_IA_HANDLE
  * @param[in] type       DAT_IA_COUNTER_TYPE: which group
  *
- * @retval DAT_SUCCESS
+ * @retval DAT_SUCCESS           also if the group is stopped already
  * @retval DAT_INVALID_HANDLE
- * @retval DAT_NOT_IMPLEMENTED
+ * @retval DAT_INVALID_PARAMETER there is no such group
+ * @retval DAT_NOT_IMPLEMENTED   nothing is counted, or the device does not count this group
  *
  * Threads: safe. Rule: IB extension 2.0.7.
  */

@@ -2,7 +2,12 @@
 // The counters of the IB extension.
 #include "fixture.hpp"
 
+#include <chrono>
 #include <cstdlib>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
 
 using namespace test;
 
@@ -51,6 +56,28 @@ DAT_PROVIDER counting_vector(line which)
     else
         count_calls<one_thread_per_object>(v);
     return v;
+}
+
+struct outstanding_line {
+    std::string text; ///< behind "outstanding "
+    double ms = 0;
+};
+
+/// The lines about outstanding operations that dat_ib_print_counters writes.
+std::vector<outstanding_line> outstanding_lines(const consumer &c, DAT_HANDLE ep)
+{
+    std::istringstream all(text_written_to(STDOUT_FILENO, [&] {
+        must(extended(c, ep, DAT_IB_PRINT_COUNTERS_OP, DCNT_EP_ALL_COUNTERS, 0));
+    }));
+    std::vector<outstanding_line> out;
+    for (std::string each; std::getline(all, each);) {
+        const auto at = each.find(" outstanding ");
+        if (at == std::string::npos)
+            continue;
+        out.push_back({each.substr(at + 13)});
+        out.back().ms = std::stod(each.substr(each.rfind("for ") + 4));
+    }
+    return out;
 }
 
 } // namespace
@@ -151,6 +178,36 @@ TEST_CASE("operations are counted on their endpoint, with their bytes")
         CHECK_EQ(value(c, s.ep, DCNT_EP_RECV_DATA), 7);
         must(v.ep_disconnect_func(s.ep, DAT_CLOSE_ABRUPT_FLAG));
         CHECK_EQ(value(c, s.ep, DCNT_EP_DISCONNECT), 1);
+    }
+}
+
+TEST_CASE("what is outstanding is printed with its age, oldest first, until it has completed")
+{
+    const asking yes(true);
+    for (const line which : {line::nonthreadsafe, line::threadsafe}) {
+        const DAT_PROVIDER v = counting_vector(which);
+        consumer c(which);
+        station s(c);
+        s.connect_by_hand();
+        DAT_LMR_TRIPLET local[1] = {{0x1000, 40, 1}};
+        for (unsigned i = 1; i <= 7; ++i) { // more than the ring has places at first
+            must(v.ep_post_recv_func(s.ep, 1, local, cookie(i), DAT_COMPLETION_DEFAULT_FLAG));
+            std::this_thread::sleep_for(std::chrono::milliseconds(2));
+        }
+        must(v.ep_post_send_func(s.ep, 1, local, cookie(0x2a), DAT_COMPLETION_DEFAULT_FLAG));
+        REQUIRE(complete_recv(s.port(), DAT_DTO_SUCCESS, 7));
+        DAT_EVENT event;
+        must(v.evd_dequeue_func(s.recv, &event));
+        const auto lines = outstanding_lines(c, s.ep);
+        REQUIRE_EQ(lines.size(), 7);
+        CHECK(lines[0].text.find("DAT_DTO_SEND, 40 bytes, cookie 0x2a, for ") == 0);
+        for (unsigned i = 1; i <= 6; ++i) {
+            CAPTURE(lines[i].text);
+            CHECK(lines[i].text.find("DAT_DTO_RECEIVE, 40 bytes, cookie 0x" +
+                                     std::to_string(i + 1) + ", for ") == 0);
+            CHECK(lines[i].ms >= 2 * (7 - i));
+            CHECK(lines[i].ms >= lines[i == 6 ? 0 : i + 1].ms + 2);
+        }
     }
 }
 

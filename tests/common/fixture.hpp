@@ -161,15 +161,17 @@ inline DAT_DTO_COMPLETION_STATUS status_of(const DAT_EVENT &event)
     return event.event_data.dto_completion_event_data.status;
 }
 
-/// The text that a call writes to standard error.
+/// The text that a call writes to a descriptor of the process.
 template <class Call>
-std::string standard_error_of(Call &&call)
+std::string text_written_to(int descriptor, Call &&call)
 {
-    const int real = ::dup(STDERR_FILENO);
+    std::fflush(nullptr);
+    const int real = ::dup(descriptor);
     std::FILE *instead = std::tmpfile();
-    ::dup2(::fileno(instead), STDERR_FILENO);
+    ::dup2(::fileno(instead), descriptor);
     call();
-    ::dup2(real, STDERR_FILENO);
+    std::fflush(nullptr);
+    ::dup2(real, descriptor);
     ::close(real);
     std::rewind(instead);
     std::string said;
@@ -177,6 +179,13 @@ std::string standard_error_of(Call &&call)
         said += static_cast<char>(c);
     std::fclose(instead);
     return said;
+}
+
+/// The text that a call writes to standard error.
+template <class Call>
+std::string standard_error_of(Call &&call)
+{
+    return text_written_to(STDERR_FILENO, call);
 }
 
 } // namespace test
