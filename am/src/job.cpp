@@ -50,8 +50,10 @@ bool acknowledges_writes(const char *network)
 
 int job::try_adapter(const char *name)
 {
+    // Nothing takes asynchronous events: each connection has room for its one, as a loss is logged.
+    const DAT_COUNT room = 8 + context_.size();
     DAT_EVD_HANDLE async = DAT_HANDLE_NULL;
-    const DAT_RETURN code = dat_ia_open(const_cast<char *>(name), 8, &async, &context_.ia);
+    const DAT_RETURN code = dat_ia_open(const_cast<char *>(name), room, &async, &context_.ia);
     if (code != DAT_SUCCESS) {
         context_.ia = DAT_HANDLE_NULL;
         return DAPL_AM_ERR_ADAPTER;
