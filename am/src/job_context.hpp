@@ -47,7 +47,7 @@ struct job_context {
 
     /// Counts a peer as lost. If the job does not end by itself soon, it is ended.
     void lose(peer &p);
-    /// Reports why operations of a connection have failed, and counts the peer as lost.
+    /// Logs why operations of a connection have failed, and counts the peer as lost.
     void fail(peer &p, DAT_DTO_COMPLETION_STATUS status);
 
     ending &end;

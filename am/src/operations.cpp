@@ -31,7 +31,8 @@ void operations::keep_for_another(void *ops)
     owner.free_threads_ = kept;
 }
 
-/// Makes the key once. False if the system refuses it: a process has a limited number.
+/// Makes the key of the thread-specific data once. False if the system refuses it: a process has a
+/// limited number.
 bool operations::make_key()
 {
     const osd::lock_guard guard(lock_);

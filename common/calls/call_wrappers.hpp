@@ -107,7 +107,7 @@ struct data_path_call<call, bad> {
     }
 };
 
-/// dat_extension_op, which finds its arguments by itself.
+/// dat_extension_op is not wrapped: the types of its arguments depend on the operation.
 template <class Safety>
 DAT_RETURN dapl_extension_op(DAT_HANDLE handle, DAT_EXTENDED_OP op, va_list arguments);
 

@@ -571,8 +571,8 @@ bool awaits_establish_on(endpoint &ep, const evd &events)
     return ep.awaits_establish_on(events);
 }
 
-/// Reports a failure. The event is stored before, but its waiter sleeps on, and the port does not
-/// count the event.
+/// Wakes whoever waits for the event of a failure. The event was stored when the failure was found,
+/// by a thread that could not wake anybody.
 deferred_call endpoint::report_failure()
 {
     user_of<evd> target;
@@ -709,7 +709,8 @@ void endpoint::read_device(qp_counters &now)
         transport::dapls_ib_read_qp_counters(qp_, now);
 }
 
-/// DAT has a reason for this event, but no number of its own.
+/// Reports the passed watermark as an internal error of the provider whose reason is the watermark:
+/// DAT has no event number for it.
 void endpoint::watermark_passed()
 {
     soft_watermark_ = DAT_WATERMARK_INFINITE;

@@ -146,8 +146,8 @@ protected:
     }
     /// Counts events, staging completions until `wanted` is reached.
     DAT_COUNT count_up_to(DAT_COUNT wanted);
-    /// How many events there are, counted up to `limit`; stages completions only where the port
-    /// cannot count them.
+    /// How many events there are, counted up to `limit`. Takes completions from the CQ into this
+    /// queue only where the port cannot count them in the CQ.
     DAT_COUNT available(DAT_COUNT limit);
     /// Stages what the CQ holds. Whether one of the completions staged from `position` on notifies,
     /// or there is no room left for more.

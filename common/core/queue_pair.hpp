@@ -105,7 +105,8 @@ protected:
     struct owned_qp : transport::qp {
         queue_pair *holder;
     };
-    /// `next` is the answer to right arguments, unless that is success.
+    /// Returns the first error of the arguments; without one, `next` if that is an error; else
+    /// success, or the error of a state that takes no requests.
     status check_request(bool rdma, DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
                          const DAT_RMR_TRIPLET *remote, DAT_COMPLETION_FLAGS flags,
                          int flags_position, status next = success);

@@ -54,7 +54,8 @@ status shared_claim::take(const char *adapter, const char (&cookie)[DAT_LMR_COOK
     if (inserted == status::error(DAT_LENGTH_ERROR)) {
         const mrdb::sharing others = database.query(name);
         dapl_log(DAPL_DBG_TYPE_ERR,
-                 "%s: %llu bytes of shared memory: the cookie names %llu bytes in %u regions",
+                 "%s: shared memory of %llu bytes is refused: its cookie names regions of %llu "
+                 "bytes, %u of them",
                  adapter, static_cast<unsigned long long>(length),
                  static_cast<unsigned long long>(others.length), others.owners);
     } else

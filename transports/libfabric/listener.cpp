@@ -91,7 +91,7 @@ bool is_for(const hca &device, const passive &p, const cm_frame_header *header)
     return is_request && p.owner != nullptr && qualifier_of(*header) == p.qualifier;
 }
 
-/// libfabric accepts whatever comes, so there is no queue in which it could wait.
+/// Whether a request may wait for the consumer. libfabric bounds no backlog: the port does.
 bool may_wait(hca &device, const sockaddr_storage &source) OSD_REQUIRES(device.lock)
 {
     if (device.requests.count() < device.requests.most())

@@ -603,8 +603,8 @@ bool answer(qp &q, connection &c, const private_data &data)
         c.unanswered = q.device->iwarp;
         return true;
     }
-    dapl_log(DAPL_DBG_TYPE_CM, "%s: rdma_accept failed, the requester may have given up: %s",
-             q.device->name, std::strerror(errno));
+    dapl_log(DAPL_DBG_TYPE_CM, "%s: qp %p: rdma_accept failed, the requester may have given up: %s",
+             q.device->name, static_cast<void *>(&q), std::strerror(errno));
     return false;
 }
 

@@ -27,7 +27,8 @@ public:
         sent_ns_ = now;
         return token_;
     }
-    /// Whether that address has received it. Once.
+    /// Whether the token proves that the peer receives what is sent to this address. True once for
+    /// each challenge.
     bool is_answered(const net_address &from, std::uint64_t token)
     {
         if (token_ == 0 || token != token_ || !(from == candidate_))

@@ -138,7 +138,7 @@ public:
     std::uint32_t id() const { return id_; }
     std::uint32_t tag() const { return tag_; }
     std::uint8_t version() const { return version_; }
-    /// It has been adopted.
+    /// Whether the peer has told its address, ids and largest datagram.
     bool knows_peer() const { return max_datagram_ != 0; }
     bool names_us(const base_header &base) const { return base.tag == tag_; }
     bool is_from_peer(const base_header &base) const

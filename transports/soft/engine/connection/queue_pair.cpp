@@ -44,8 +44,8 @@ void queue_pair::ring() OSD_UNCHECKED
     leave();
 }
 
-/// A consumer that posts one direct write after the other holds the lock nearly all the time, and a
-/// thread that the system has to wake would hardly ever find it free.
+/// Spins before it sleeps: a consumer that posts one direct write after the other holds the lock
+/// nearly all the time, and a thread that the system has to wake would hardly ever find it free.
 void queue_pair::enter_behind_another() OSD_UNCHECKED
 {
     constexpr std::int64_t short_time_ns = 10'000;

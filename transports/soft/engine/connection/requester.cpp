@@ -103,7 +103,7 @@ bool requester::refuse(request &r)
     return false;
 }
 
-/// Returns false when the request is refused.
+/// Returns false when the memory of the request does not permit it: the connection ends then.
 OSD_ALWAYS_INLINE bool requester::start(request &r)
 {
     r.moved = 0;

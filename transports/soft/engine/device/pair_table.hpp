@@ -32,8 +32,8 @@ public:
     /// Cycles the locks of all queue pairs: on return no thread is inside that was when it began.
     void cycle_locks();
     bool empty() const { return count_.load() == 0; }
-    /// The consumer takes the completion of a shared receive that the pair with this id held. What
-    /// its pair_params::receiver was; null when it is gone. Any thread.
+    /// The consumer takes the completion of a shared receive that the pair with this id held.
+    /// Returns pair_params::receiver of the pair; null when the pair is gone. Any thread.
     void *end_receive(std::uint32_t id);
 
     // --- the holder of the poll lock

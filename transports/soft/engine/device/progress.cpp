@@ -14,7 +14,7 @@ constexpr std::int64_t late_ns = 500'000'000;       ///< a thread that comes so 
 constexpr std::int64_t reset_interval_ns = 100'000; ///< rate limit of resets
 constexpr std::uint32_t groups_at_once = 8;
 constexpr std::int64_t lock_spin_ns = 2000; ///< longer than a poll that receives little
-/// Number of polls for which posts are held back.
+/// Packets of posts are held back for at most so many polls, and then sent in one batch.
 constexpr std::uint32_t longest_batch_polls = 16;
 constexpr std::int64_t rings_deliver_ns = 100'000; ///< after a packet, more are expected
 constexpr std::int64_t between_sockets_ns = 2'000; ///< reads of the socket meanwhile

@@ -29,7 +29,8 @@ struct closed_connection {
     closed_connection *next = nullptr;
 };
 
-/// Any thread.
+/// The connections that this side has closed, until their peers have acknowledged the close. All
+/// functions may be called by any thread.
 class time_wait {
 public:
     ~time_wait();

@@ -162,7 +162,7 @@ public:
             pieces_[used_++] = packet.piece[i];
     }
     /// Copies the pieces one behind the other. Returns the number of bytes before the first that is
-    /// not mapped. Where the system gives no memory that it copies to, that kills the process.
+    /// not mapped. The process is killed if the system has no page for the copy.
     std::size_t gather();
 
 private:

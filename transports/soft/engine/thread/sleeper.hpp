@@ -56,7 +56,8 @@ public:
     {
         polls_.store(polls_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     }
-    /// Consumers sleep on the socket.
+    /// A consumer sleeps on the socket between these calls. `next_due` returns when the next timer
+    /// is due, in nanoseconds.
     template <class NextDue>
     void begin_wait(NextDue &&next_due);
     void end_wait();
