@@ -15,7 +15,7 @@ import rendering
 # A first parameter of this type is no handle of one object: what a bad one is answered with.
 SUBTYPES = {"DAT_HANDLE": "DAT_INVALID_HANDLE1", "DAT_EVD_HANDLE": "DAT_INVALID_HANDLE_EVD_REQUEST"}
 LAST_SLOT = 80
-KINDS = ("control", "ending", "query", "wait", "data_path")
+KINDS = ("control", "ending", "query", "wait", "post", "data_path")
 # The objects of the common layer that calls work on, the mark of each if its class has several, and
 # the subtype for a bad handle.
 OBJECTS = {

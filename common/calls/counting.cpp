@@ -155,11 +155,9 @@ void count_event(evd &from, const DAT_EVENT &event)
     }
 }
 
-template <class Safety>
 DAT_RETURN count_dequeue(DAT_EVD_HANDLE handle, DAT_EVENT *event)
 {
-    const DAT_RETURN code =
-        data_path_call<dapl_evd_dequeue<Safety>, DAT_NO_SUBTYPE>::made(handle, event);
+    const DAT_RETURN code = data_path_call<dapl_evd_dequeue, DAT_NO_SUBTYPE>::made(handle, event);
     const bool found = code == DAT_SUCCESS;
     if (!found && DAT_GET_TYPE(code) != DAT_QUEUE_EMPTY)
         return code;
@@ -267,7 +265,7 @@ template <class Safety>
 void count_calls(DAT_PROVIDER &v)
 {
     fill_counted<Safety, counted>(v);
-    v.evd_dequeue_func = count_dequeue<Safety>;
+    v.evd_dequeue_func = count_dequeue;
     v.evd_wait_func = count_wait;
 }
 template void count_calls<one_thread_per_object>(DAT_PROVIDER &);

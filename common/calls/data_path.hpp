@@ -9,12 +9,11 @@
 
 namespace dapl::DAPL_TRANSPORT::core {
 
-template <class Safety>
 OSD_ALWAYS_INLINE DAT_RETURN dapl_evd_dequeue(evd &e, DAT_EVENT *event)
 {
     if (event == nullptr) [[unlikely]]
         return invalid_parameter(2).code();
-    return e.dequeue<Safety>(*event);
+    return e.dequeue(*event);
 }
 
 OSD_ALWAYS_INLINE status dapl_evd_wait(evd &e, DAT_TIMEOUT timeout, DAT_COUNT threshold,

@@ -31,7 +31,7 @@ void refuse_unseen_requests(evd &victim)
 {
     if (!victim.takes(DAT_EVD_CR_FLAG))
         return;
-    for (DAT_EVENT event; victim.dequeue<any_thread>(event) == DAT_SUCCESS;) {
+    for (DAT_EVENT event; victim.dequeue(event) == DAT_SUCCESS;) {
         if (event.event_number != DAT_CONNECTION_REQUEST_EVENT)
             continue;
         cr *request = from_handle<cr>(event.event_data.cr_arrival_event_data.cr_handle);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "osd_annotations.hpp"
+#include "osd_thread.hpp"
 
 #include <atomic>
 #include <cstdint>
@@ -26,7 +27,17 @@ public:
         return word_.compare_exchange_strong(seen, taking | waiting);
     }
     /// Waits for a dequeue to end. False when a waiter has it.
-    bool contend(std::uint32_t wanted) OSD_COLD;
+    OSD_COLD bool contend(std::uint32_t wanted)
+    {
+        osd::backoff pauses;
+        for (std::uint32_t seen = 0; !word_.compare_exchange_weak(seen, wanted); seen = 0) {
+            if ((seen & waiting) != 0)
+                return false;
+            if (seen != 0)
+                pauses.pause();
+        }
+        return true;
+    }
     bool take() { return try_take() || contend(taking); }
     /// Tells a wait that has begun, and no later one, to end. False when there is none.
     bool dismiss()

@@ -33,7 +33,6 @@ public:
 
     /// Takes the oldest event. The claim lines up threads that dequeue, on thread-safe lines of
     /// dat.conf and on others.
-    template <class Safety>
     DAT_RETURN dequeue(DAT_EVENT &event);
     status wait(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &event, DAT_COUNT &nmore);
     void set_waitable(bool waitable);
@@ -46,7 +45,13 @@ public:
     // --- producers ---
 
     /// Stores an event and notifies. False when the ring is full.
-    bool post(const DAT_EVENT &event) { return store(event) && (notify(), true); }
+    bool post(const DAT_EVENT &event)
+    {
+        if (!store(event))
+            return false;
+        notify();
+        return true;
+    }
     /// The two halves of post, for callers that hold a lock while they store.
     bool store(const DAT_EVENT &event);
     /// Wakes the waiter, or triggers the CNO; neither if a waiter that has left counted the event.
@@ -198,7 +203,6 @@ struct evd::dequeuing {
     static answer unusual(evd &e, work_request *done, DAT_UINT32 length, DAT_EVENT &event) OSD_COLD;
 };
 
-template <class Safety>
 OSD_ALWAYS_INLINE DAT_RETURN evd::dequeue(DAT_EVENT &event)
 {
     if (!claim_.try_take()) [[unlikely]]
@@ -218,11 +222,13 @@ struct evd::waiting_once {
     static OSD_ALWAYS_INLINE answer unusual(evd &e, work_request *done, DAT_UINT32 length,
                                             DAT_EVENT &)
     {
-        return e.stage_success(done, length), false;
+        e.stage_success(done, length);
+        return false;
     }
     static OSD_ALWAYS_INLINE answer unusual(evd &e, const completion &done, DAT_EVENT &)
     {
-        return e.stage(done), false;
+        e.stage(done);
+        return false;
     }
 };
 

@@ -4,7 +4,6 @@
 #include "adapter.hpp"
 #include "dapl_debug.hpp"
 #include "dat_names.hpp"
-#include "osd_thread.hpp"
 #include "queue_owner.hpp"
 
 #include <climits>
@@ -88,18 +87,6 @@ bool event_queue::exchange_posted(posted_ring<DAT_EVENT>::storage &other)
 bool event_queue::store_posted(const DAT_EVENT &event)
 {
     return posted_.post(event, event.event_number == DAT_CONNECTION_EVENT_BROKEN);
-}
-
-bool consumer_claim::contend(std::uint32_t wanted)
-{
-    osd::backoff pauses;
-    for (std::uint32_t seen = 0; !word_.compare_exchange_weak(seen, wanted); seen = 0) {
-        if ((seen & waiting) != 0)
-            return false;
-        if (seen != 0)
-            pauses.pause();
-    }
-    return true;
 }
 
 // ------------------------------------------------------------------------------------- staging
