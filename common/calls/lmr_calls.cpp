@@ -123,7 +123,10 @@ bool is_bound(const lmr &region)
 {
     if (!in_use(region))
         return false;
-    (void)region.ia->any<rmr>([](rmr &window) { return window.settle(), false; });
+    (void)region.ia->any<rmr>([](rmr &window) {
+        window.settle();
+        return false;
+    });
     return in_use(region);
 }
 

@@ -106,12 +106,27 @@ departure dismiss_waiters(adapter &ia, osd::deadline until)
 /// Everything but EVDs and CNOs, in the order of its uses.
 void release_objects(adapter &ia)
 {
-    ia.for_each<rmr>([&](rmr &r) { r.release(), ia.destroy(r); });
-    ia.for_each<service_point>([&](service_point &sp) { sp.stop_listening(), ia.destroy(sp); });
-    ia.for_each<cr>([&](cr &request) { request.refuse(), ia.destroy(request); });
-    ia.for_each<endpoint>([&](endpoint &ep) { ep.shut_down(), ia.destroy(ep); });
+    ia.for_each<rmr>([&](rmr &r) {
+        r.release();
+        ia.destroy(r);
+    });
+    ia.for_each<service_point>([&](service_point &sp) {
+        sp.stop_listening();
+        ia.destroy(sp);
+    });
+    ia.for_each<cr>([&](cr &request) {
+        request.refuse();
+        ia.destroy(request);
+    });
+    ia.for_each<endpoint>([&](endpoint &ep) {
+        ep.shut_down();
+        ia.destroy(ep);
+    });
     ia.timers.stop();
-    ia.for_each<shared_recv_queue>([&](shared_recv_queue &srq) { srq.release(), ia.destroy(srq); });
+    ia.for_each<shared_recv_queue>([&](shared_recv_queue &srq) {
+        srq.release();
+        ia.destroy(srq);
+    });
     ia.for_each<lmr>([&](lmr &region) {
         ia.regions.remove(region);
         transport::dapls_ib_mr_deregister(region.mr);

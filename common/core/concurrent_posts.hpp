@@ -57,11 +57,15 @@ public:
     OSD_ALWAYS_INLINE bool enter_finding_room(wr *&request)
     {
         const std::uint64_t seen = word_.fetch_add(one_inside, std::memory_order_acquire);
-        if ((seen & reasons) != 0) [[unlikely]]
-            return leave(), false;
+        if ((seen & reasons) != 0) [[unlikely]] {
+            leave();
+            return false;
+        }
         request = take_next<remember>(seen + one_inside);
-        if (request == nullptr) [[unlikely]]
-            return leave(), false;
+        if (request == nullptr) [[unlikely]] {
+            leave();
+            return false;
+        }
         return true;
     }
     void leave() { word_.fetch_sub(one_inside, std::memory_order_release); }
