@@ -58,7 +58,9 @@ void on_connection(void *owner, soft_hca::connection_event what, const void *dat
 bool on_request(void *owner, soft_hca::inbound_request &request)
 {
     auto &l = *static_cast<types::listener *>(owner);
-    types::cr incoming{&request, l.of};
+    types::cr incoming;
+    incoming.parent = l.parent;
+    incoming.request = &request;
     cr_params params{};
     params.peer = reinterpret_cast<const DAT_SOCK_ADDR *>(request.peer.get());
     params.peer_port = request.peer.port();
@@ -128,7 +130,7 @@ status transport::dapls_ib_setup_conn_listener(hca &h, listener &l, service_poin
 {
     if (qualifier != 0 && !has_port(qualifier))
         return invalid_parameter(2);
-    l.of = &h;
+    l.parent = &h;
     l.owner = &owner;
     std::uint64_t chosen = qualifier;
     const int error = h.device.listening.add(l.at, chosen, &l);
@@ -140,15 +142,15 @@ status transport::dapls_ib_setup_conn_listener(hca &h, listener &l, service_poin
 
 void transport::dapls_ib_remove_conn_listener(listener &l)
 {
-    if (!l.of->foreign())
-        l.of->device.listening.remove(l.at);
+    if (!l.parent->foreign())
+        l.parent->device.listening.remove(l.at);
 }
 
 status transport::dapls_ib_connect(qp &q, const connect_params &params)
 {
     soft_hca::net_address to;
     const bool fits = to.assign(reinterpret_cast<const sockaddr *>(params.address)) &&
-                      to.family() == q.of->interface.address.family();
+                      to.family() == q.parent->interface.address.family();
     if (!fits)
         return status::error(DAT_INVALID_ADDRESS, DAT_INVALID_ADDRESS_UNSUPPORTED);
     if (!has_port(params.qualifier))
@@ -185,9 +187,9 @@ status transport::dapls_ib_accept_connection(cr &request, qp &q, const private_d
 void transport::dapls_ib_reject_connection(cr &request, reject_reason reason,
                                            const private_data &data)
 {
-    const bool ours = !request.of->foreign();
+    const bool ours = !request.parent->foreign();
     if (ours)
-        request.of->device.listening.reject(*request.request,
+        request.parent->device.listening.reject(*request.request,
                                             reason == reject_reason::consumer
                                                 ? soft_hca::reject_code::consumer
                                                 : soft_hca::reject_code::no_listener,

@@ -46,7 +46,7 @@ bool transport::take(cq &c, completion &done)
 
 status transport::dapls_ib_cq_alloc(hca &h, cq &c, evd &owner, DAT_COUNT &depth)
 {
-    c.of = &h;
+    c.parent = &h;
     if (!h.device.make_queue(c.queue, &owner, static_cast<std::uint32_t>(depth)))
         return out_of_memory;
     depth = static_cast<DAT_COUNT>(c.queue.depth());
@@ -55,14 +55,14 @@ status transport::dapls_ib_cq_alloc(hca &h, cq &c, evd &owner, DAT_COUNT &depth)
 
 void transport::dapls_ib_cq_free(cq &c)
 {
-    if (!c.of->foreign())
-        c.of->device.free_queue(c.queue);
+    if (!c.parent->foreign())
+        c.parent->device.free_queue(c.queue);
 }
 
 status transport::dapls_ib_cq_resize(cq &c, DAT_COUNT &depth)
 {
     using outcome = soft_hca::completion_queue::outcome;
-    const outcome how = c.of->device.resize_queue(c.queue, static_cast<std::uint32_t>(depth));
+    const outcome how = c.parent->device.resize_queue(c.queue, static_cast<std::uint32_t>(depth));
     if (how == outcome::no_memory)
         return out_of_memory;
     if (how == outcome::too_full)

@@ -31,26 +31,26 @@ std::uint32_t rights_of(DAT_MEM_PRIV_FLAGS privileges)
 
 status transport::dapls_ib_pd_alloc(hca &h, pd &domain)
 {
-    domain.of = &h;
+    domain.parent = &h;
     return success;
 }
 
 status transport::dapls_ib_mr_register(pd &domain, mr &m, const mr_params &params, mr_keys &keys)
 {
-    m.of = domain.of;
+    m.parent = domain.parent;
     if (const auto use = osd::look_at_memory(params.address, params.length, params.writes());
         use != osd::memory_use::possible) {
         dapl_log(DAPL_DBG_TYPE_ERR, "%s: registering %llu bytes at %p failed: %s",
-                 m.of->interface.name, static_cast<unsigned long long>(params.length),
+                 m.parent->interface.name, static_cast<unsigned long long>(params.length),
                  params.address, osd::text_of(use));
         return status::error(DAT_PROTECTION_VIOLATION);
     }
     const std::uint32_t rights = rights_of(params.privileges);
     const std::uint32_t key =
-        m.of->device.add_region(m.region, domain.domain, params.address, params.length, rights);
+        m.parent->device.add_region(m.region, domain.domain, params.address, params.length, rights);
     if (key == 0) {
         dapl_log(DAPL_DBG_TYPE_ERR, "%s: registering memory failed: no free key",
-                 m.of->interface.name);
+                 m.parent->interface.name);
         return status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY_REGION);
     }
     keys.local = key;
@@ -60,21 +60,21 @@ status transport::dapls_ib_mr_register(pd &domain, mr &m, const mr_params &param
 
 void transport::dapls_ib_mr_deregister(mr &m)
 {
-    if (!m.of->foreign())
-        (void)m.of->device.remove_region(m.region);
+    if (!m.parent->foreign())
+        (void)m.parent->device.remove_region(m.region);
 }
 
 status transport::dapls_ib_mw_alloc(pd &domain, mw &m)
 {
-    m.of = domain.of;
-    m.window = m.of->device.make_window(domain.domain);
+    m.parent = domain.parent;
+    m.window = m.parent->device.make_window(domain.domain);
     return m.window == nullptr ? out_of_memory : success;
 }
 
 void transport::dapls_ib_mw_free(mw &m)
 {
-    if (!m.of->foreign())
-        m.of->device.free_window(m.window);
+    if (!m.parent->foreign())
+        m.parent->device.free_window(m.window);
 }
 
 status transport::dapls_ib_mw_bind(qp &q, wr &w, mw &m, mr *region, const mw_params &what,
@@ -90,12 +90,12 @@ status transport::dapls_ib_mw_bind(qp &q, wr &w, mw &m, mr *region, const mw_par
     r.binding.target = region == nullptr ? nullptr : &region->region;
     r.window_rights = rights_of(what.privileges) & remote_rights;
     r.remote = {what.address, static_cast<std::uint32_t>(what.length), 0};
-    if (!q.of->device.windows.prepare(r))
+    if (!q.parent->device.windows.prepare(r))
         return out_of_memory;
     key = r.remote.key;
     if (q.pair.post_send(r))
         return success;
-    q.of->device.windows.cancel(r);
+    q.parent->device.windows.cancel(r);
     return out_of_memory;
 }
 

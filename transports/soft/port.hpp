@@ -53,39 +53,35 @@ struct types {
 
         bool foreign() const;
     };
-    struct pd {
+    /// Every object of an HCA names it.
+    struct child {
+        hca *parent = nullptr;
+    };
+    struct pd : child {
         soft_hca::protection_domain domain;
-        hca *of = nullptr;
     };
-    struct mr {
+    struct mr : child {
         soft_hca::memory_region region;
-        hca *of = nullptr;
     };
-    struct mw {
+    struct mw : child {
         soft_hca::memory_region *window = nullptr;
-        hca *of = nullptr;
     };
-    struct cq {
+    struct cq : child {
         soft_hca::completion_queue queue;
-        hca *of = nullptr;
     };
-    struct qp {
+    struct qp : child {
         soft_hca::queue_pair pair;
-        hca *of = nullptr;
     };
-    struct srq {
+    struct srq : child {
         soft_hca::shared_receives queue;
-        hca *of = nullptr;
     };
-    struct listener {
+    struct listener : child {
         soft_hca::listener at;
-        hca *of = nullptr;
         service_point *owner = nullptr;
     };
     /// A connection request on its way from upcall to answer.
-    struct cr {
+    struct cr : child {
         soft_hca::inbound_request *request = nullptr;
-        hca *of = nullptr;
     };
     using wr = soft_wr;
 };

@@ -32,18 +32,18 @@ soft_hca::pair_params pair_params_of(types::pd &domain, types::cq *recv_cq, type
 status transport::dapls_ib_qp_alloc(pd &domain, qp &q, cq *recv_cq, cq *send_cq, srq *shared,
                                     const qp_params &params)
 {
-    q.of = domain.of;
-    if (q.of->device.make_pair(q.pair, pair_params_of(domain, recv_cq, send_cq, shared, params)))
+    q.parent = domain.parent;
+    if (q.parent->device.make_pair(q.pair, pair_params_of(domain, recv_cq, send_cq, shared, params)))
         return success;
     dapl_log(DAPL_DBG_TYPE_ERR, "%s: creating a queue pair failed: out of memory or ids",
-             q.of->interface.name);
+             q.parent->interface.name);
     return status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY);
 }
 
 void transport::dapls_ib_qp_free(qp &q)
 {
-    if (!q.of->foreign())
-        q.of->device.free_pair(q.pair);
+    if (!q.parent->foreign())
+        q.parent->device.free_pair(q.pair);
 }
 
 DAT_COUNT transport::dapls_ib_requests_done(qp &, wr &oldest, DAT_COUNT most)
@@ -57,7 +57,7 @@ DAT_COUNT transport::dapls_ib_requests_done(qp &, wr &oldest, DAT_COUNT most)
 
 void transport::dapls_ib_read_qp_counters(qp &q, qp_counters &out)
 {
-    if (q.of->foreign())
+    if (q.parent->foreign())
         return;
     q.pair.enter();
     const soft_hca::pair_counts now = q.pair.record.counts;
@@ -79,10 +79,10 @@ void transport::dapls_ib_read_qp_counters(qp &q, qp_counters &out)
 
 status transport::dapls_ib_qp_reset(qp &q)
 {
-    if (q.of->device.reset_pair(q.pair))
+    if (q.parent->device.reset_pair(q.pair))
         return success;
     dapl_log(DAPL_DBG_TYPE_ERR, "%s: resetting a queue pair failed: no free id",
-             q.of->interface.name);
+             q.parent->interface.name);
     return status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE);
 }
 

@@ -6,16 +6,16 @@ namespace dapl::soft {
 
 status transport::dapls_ib_srq_alloc(pd &domain, srq &s, const srq_params &params)
 {
-    s.of = domain.of;
-    const bool made = s.of->device.make_shared(s.queue, params.owner, domain.domain,
+    s.parent = domain.parent;
+    const bool made = s.parent->device.make_shared(s.queue, params.owner, domain.domain,
                                                static_cast<std::uint32_t>(params.max_recv));
     return made ? success : out_of_memory;
 }
 
 void transport::dapls_ib_srq_free(srq &s)
 {
-    if (!s.of->foreign())
-        s.of->device.free_shared(s.queue);
+    if (!s.parent->foreign())
+        s.parent->device.free_shared(s.queue);
 }
 
 status transport::dapls_ib_srq_resize(srq &s, DAT_COUNT max_recv)

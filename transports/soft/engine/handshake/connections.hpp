@@ -18,27 +18,24 @@ namespace soft_hca {
 
 /// The socket through which the requests of a listener come in. It outlives the listener while
 /// requests that came through it are remembered: their senders repeat them until an answer arrives.
-class request_socket {
-public:
+struct request_socket {
     packet_io *io = nullptr; ///< null: closed, since too many sockets have no listener
     std::uint64_t qualifier = 0;
-    class listener *listener = nullptr; ///< null: removed
+    struct listener *listener = nullptr; ///< null: removed
     std::int64_t left_ns = 0;           ///< time at which the listener was removed
     std::uint32_t remembered = 0;       ///< requests
     std::uint32_t left = 0;             ///< packets that may be taken before others have their turn
     request_socket *next = nullptr;
 };
 
-class listener {
-public:
+struct listener {
     void *owner = nullptr;
     request_socket *socket = nullptr;
 };
 
 /// A connection request that was received. It is kept for a while after it was answered, because
 /// its sender retransmits it until the answer arrives.
-class inbound_request {
-public:
+struct inbound_request {
     enum class state : std::uint8_t { offered, accepted, rejected };
 
     net_address peer;

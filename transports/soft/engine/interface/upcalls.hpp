@@ -7,7 +7,7 @@
 
 namespace soft_hca {
 
-class inbound_request;
+struct inbound_request;
 class net_address;
 struct connection_end;
 enum class local_obstacle : std::uint8_t;

@@ -47,8 +47,10 @@ bool inproc_network::deliver(const net_address &from, const net_address &to,
     const net_address &source = translates_ && from == inside_ ? outside_ : from;
     const net_address &target = translates_ && to == outside_ ? inside_ : to;
     for (inproc_io *each : ends_)
-        if (each != nullptr && each->address() == target)
-            return each->put(source, packet), true;
+        if (each != nullptr && each->address() == target) {
+            each->put(source, packet);
+            return true;
+        }
     return translates_; // routers drop it
 }
 

@@ -76,8 +76,10 @@ bool shared_memory::create(std::size_t size)
         return false; // ftruncate() would raise SIGXFSZ
     size_ = size;
     file_ = osd::beyond_standard(memfd_create("soft-hca-board", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-    if (file_ < 0 || ftruncate(fd_of(file_), static_cast<off_t>(size)) != 0)
-        return close(), false;
+    if (file_ < 0 || ftruncate(fd_of(file_), static_cast<off_t>(size)) != 0) {
+        close();
+        return false;
+    }
     void *const memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd_of(file_), 0);
     if (memory != MAP_FAILED)
         bytes_ = memory;
@@ -95,8 +97,10 @@ bool shared_memory::map(waitable file, std::size_t size)
     file_ = file;
     const int seals = fcntl(fd_of(file), F_GET_SEALS);
     if (seals < 0 || (seals & size_seals) != size_seals || !identify() ||
-        device_ != files_of_memory.load())
-        return close(), false;
+        device_ != files_of_memory.load()) {
+        close();
+        return false;
+    }
     void *const memory = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd_of(file), 0);
     if (memory != MAP_FAILED)
         bytes_ = memory;
