@@ -140,6 +140,8 @@ void describe_how(program::command_line &line, options &o)
               "another host");
     line.text("--peer-user", "USER", ours.peer_user,
               "user that the peer processes run as, by name or number; needs root");
+    line.text("--fail-device", "COMMAND", ours.fail_device,
+              "run LIFE-28 alone: the shell's COMMAND makes the device fail or go");
     line.alternative("--keep-loaded", "LIBRARY", o.keep_loaded,
                      "preload this library and keep it loaded (repeatable), so that a provider "
                      "that depends on it opens faster");
@@ -205,6 +207,8 @@ std::string contradiction(const program::command_line &line, const options &o)
         return "one adapter at a time: " + o.adapters[0] + " or " + o.adapters[1];
     if (!ours.peer_user.empty() && ::geteuid() != 0)
         return "--peer-user: only root can start processes of others";
+    if (!ours.fail_device.empty() && !o.cases.empty())
+        return "--fail-device runs LIFE-28 alone, without --case";
     return "";
 }
 
@@ -214,13 +218,17 @@ std::string contradiction(const program::command_line &line, const options &o)
 }
 
 /// Settings that are no variables of the options.
-void take(const options &o)
+void take(options &o)
 {
     const char *const usual = std::getenv("DAPL_CONFORMANCE_IA");
     if (!o.adapters.empty())
         the_settings().ia = o.adapters.front();
     else if (usual != nullptr)
         the_settings().ia = usual;
+    if (!the_settings().fail_device.empty()) { // no other case, and no second time
+        o.cases = {"LIFE-28"};
+        o.no_repeat = true;
+    }
     patience = milliseconds(static_cast<milliseconds::rep>(o.patience * 1000));
 }
 

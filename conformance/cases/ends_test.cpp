@@ -4,6 +4,9 @@
 #include "harness/support.hpp"
 
 #include <algorithm>
+#include <cstdlib>
+#include <set>
+#include <string>
 
 namespace conformance {
 namespace {
@@ -513,6 +516,114 @@ TEST_CASE("MEM-40: a zone outlives the endpoint, however its memory was freed an
         MUST(own.free_ep());
         CHECK(same_code(dat_pz_free(zone), success));
     }
+}
+
+// ------------------------------------------------------------------------- a device that fails
+
+namespace {
+
+/// Writes to the peer all the time until the connection has ended; each write comes back once.
+void write_until_the_end(connected_pair &pair)
+{
+    constexpr std::size_t most = 16;
+    std::uint64_t posted = 0;
+    std::multiset<std::uint64_t> seen;
+    const auto take = [&] {
+        DAT_EVENT event{};
+        while (dat_evd_dequeue(pair.active.request_evd, &event) == DAT_SUCCESS)
+            seen.insert(event.event_data.dto_completion_event_data.user_cookie.as_64);
+    };
+    CHECK(becomes_true([&] {
+        if (posted - seen.size() < most &&
+            pair.active.write(0, 4096, pair.passive.memory.remote(0, 4096), posted) == DAT_SUCCESS)
+            ++posted;
+        take();
+        return pair.active.state() == DAT_EP_STATE_DISCONNECTED;
+    }));
+    CHECK(becomes_true([&] {
+        take();
+        return seen.size() >= posted;
+    }));
+    CHECK(stays_empty(pair.active.request_evd));
+    CHECK(seen.size() == posted);
+    CHECK(std::set<std::uint64_t>(seen.begin(), seen.end()).size() == posted);
+}
+
+/// The receive with this cookie comes back, and with nothing in it.
+void expect_flushed(DAT_EVD_HANDLE evd, std::uint64_t cookie)
+{
+    const DAT_DTO_COMPLETION_EVENT_DATA done = next_dto(evd);
+    CHECK(done.status == DAT_DTO_ERR_FLUSHED);
+    CHECK(done.user_cookie.as_64 == cookie);
+}
+
+} // namespace
+
+TEST_CASE("LIFE-28: a device that fails breaks connections, flushes what is posted, ends waits" *
+          hint("expect the device to flush and to tell the peers, which it does no more") *
+          needs("alone"))
+{
+    if (the_settings().fail_device.empty())
+        NOT_CLAIMED("a device that fails; see --fail-device");
+    adapter ia;
+    adapter other;
+    connected_pair busy(ia, other);
+    connected_pair quiet(other, ia);
+    endpoint_options notified;
+    notified.cno = make_cno(ia);
+    test_endpoint calling(ia, notified);
+    test_endpoint called(other);
+    establish(calling, called);
+    test_endpoint idle(ia);
+    listener at(ia);
+    for (std::uint64_t i = 0; i < 3; ++i) {
+        MUST(quiet.passive.recv(i * 64, 64, i));
+        MUST(calling.recv(i * 64, 64, i));
+    }
+    helper_thread at_evd([&] {
+        DAT_EVENT first{};
+        DAT_COUNT more = 0;
+        CHECK(dat_evd_wait(quiet.passive.recv_evd, DAT_TIMEOUT_INFINITE, 1, &first, &more) ==
+              DAT_SUCCESS);
+        CHECK(first.event_data.dto_completion_event_data.status == DAT_DTO_ERR_FLUSHED);
+    });
+    helper_thread at_cno([&] { // which the connect may have triggered
+        DAT_EVD_HANDLE which = DAT_HANDLE_NULL;
+        DAT_EVENT first{};
+        do
+            CHECK(dat_cno_wait(notified.cno, DAT_TIMEOUT_INFINITE, &which) == DAT_SUCCESS);
+        while (dat_evd_dequeue(calling.recv_evd, &first) != DAT_SUCCESS);
+        CHECK(first.event_data.dto_completion_event_data.status == DAT_DTO_ERR_FLUSHED);
+    });
+    at_evd.await_asleep();
+    at_cno.await_asleep();
+
+    const std::string command = "{ " + the_settings().fail_device + "\n} &";
+    REQUIRE(std::system(command.c_str()) == 0);
+    write_until_the_end(busy);
+    for (test_endpoint *side :
+         {&busy.active, &busy.passive, &quiet.active, &quiet.passive, &calling, &called}) {
+        next_connection(side->connect_evd, DAT_CONNECTION_EVENT_BROKEN);
+        CHECK(stays_empty(side->connect_evd, milliseconds(1)));
+    }
+    at_evd.join();
+    at_cno.join();
+    for (std::uint64_t i = 1; i < 3; ++i) {
+        expect_flushed(calling.recv_evd, i);
+        expect_flushed(quiet.passive.recv_evd, i);
+    }
+    for (adapter *each : {&ia, &other})
+        CHECK(same_event(next_event(each->async).event_number, DAT_ASYNC_ERROR_IA_CATASTROPHIC));
+
+    // Calls answer.
+    if (idle.connect(ia.address(), at.qualifier) == DAT_SUCCESS)
+        CHECK(next_event(idle.connect_evd).event_number != DAT_CONNECTION_EVENT_ESTABLISHED);
+    (void)dat_ep_reset(busy.active.ep);
+    DAT_EVD_HANDLE evd = DAT_HANDLE_NULL;
+    (void)dat_evd_create(ia.handle, 8, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, &evd);
+    at.free();
+    CHECK(same_code(other.close(DAT_CLOSE_ABRUPT_FLAG), DAT_SUCCESS));
+    CHECK(same_code(ia.close(DAT_CLOSE_ABRUPT_FLAG), DAT_SUCCESS));
 }
 
 } // namespace conformance

@@ -18,6 +18,7 @@ struct settings {
     bool long_rounds = false; ///< stress cases run at full length
     std::string peer_network; ///< network namespace of the peer processes, if not ours
     std::string peer_user;    ///< name or number of the user that they run as, if not ours
+    std::string fail_device;  ///< command of the shell that makes the device fail, if there is one
     /// What the transport guarantees beyond DAT: an observation becomes a check.
     std::vector<std::string> promises;
 

@@ -192,11 +192,19 @@ await() {
     return 1
 }
 
-removal() {
-    "$build/tests/verbs/verbs-device-test" "$adapter" "$device" --test-case='removal*' || return
+bring_back() {
     await "[[ ! -e /sys/class/infiniband/$device ]]" || return
     rdma link add "$device" type "${device%0}" netdev "${networks[$device]}" || return
-    await "grep -q ACTIVE /sys/class/infiniband/$device/ports/1/state" || return
+    await "grep -q ACTIVE /sys/class/infiniband/$device/ports/1/state"
+}
+
+removal() {
+    "$build/tests/verbs/verbs-device-test" "$adapter" "$device" --test-case='removal*' || return
+    bring_back || return
+    device 'IPv6' || return
+    "$build/conformance/dapl-conformance" --ia "$adapter" --keep-loaded librdmacm.so.1 \
+        --patience 60 --timeout 300 --fail-device "rdma link delete $device" || return
+    bring_back || return
     device 'IPv6'
 }
 

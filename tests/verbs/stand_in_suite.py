@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Runs the conformance suite over the verbs port on the stand-in, a device without hardware."""
+"""Runs the conformance suite over the verbs port on the stand-in, a device without hardware.
+
+With --failing it runs the case for which the device has to fail.
+"""
 
 import argparse
 import os
@@ -22,12 +25,16 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     for option in ("--conformance", "--stand-in", "--port", "--waivers"):
         parser.add_argument(option, required=True, type=pathlib.Path)
+    parser.add_argument("--failing", action="store_true")
     args, others = parser.parse_known_args()
-    with tempfile.NamedTemporaryFile("w", suffix=".conf") as conf:
-        conf.write(registry(args.port))
-        conf.flush()
+    with tempfile.TemporaryDirectory() as folder:
+        conf, gone = pathlib.Path(folder, "dat.conf"), pathlib.Path(folder, "gone")
+        conf.write_text(registry(args.port), encoding="utf-8")
         # The library is loaded before the program's own, so that its calls come first.
-        env = {**os.environ, "DAT_OVERRIDE": conf.name, "LD_PRELOAD": str(args.stand_in)}
+        env = {**os.environ, "DAT_OVERRIDE": str(conf), "LD_PRELOAD": str(args.stand_in)}
+        if args.failing:
+            env["STAND_IN_FAILS_WITH"] = str(gone)
+            others += ["--fail-device", f"touch {gone}"]
         return subprocess.run([args.conformance, "--ia", NAME, "--waivers", args.waivers,
                                "--keep-loaded", "librdmacm.so.1", *others],
                               env=env, check=False).returncode

@@ -267,7 +267,7 @@ ibv_context *open_context()
     api.context.device = &the_device;
     api.context.num_comp_vectors = all().has.vectors;
     api.context.cmd_fd = -1;
-    api.context.async_fd = made->events.fd;
+    api.context.async_fd = made->fails.beside(made->events.fd);
     api.context.ops.poll_cq = poll_cq;
     api.context.ops.req_notify_cq = req_notify_cq;
     api.context.ops.post_send = post_send;
@@ -348,9 +348,8 @@ void forget_device_memory()
     all().memory.clear();
 }
 
-void fail()
+void fail_all()
 {
-    const hold guard(all().lock);
     all().failed = true;
     ibv_async_event event{};
     event.event_type = IBV_EVENT_DEVICE_FATAL;
@@ -358,6 +357,12 @@ void fail()
         each->dead = true;
         each->events.push(event);
     }
+}
+
+void fail()
+{
+    const hold guard(all().lock);
+    fail_all();
 }
 
 void restore()
@@ -451,6 +456,8 @@ int ibv_query_device(ibv_context *, ibv_device_attr *attr)
 int ibv_get_async_event(ibv_context *handle, ibv_async_event *event)
 {
     const hold guard(all().lock);
+    if (of(handle).fails.is_there())
+        stand_in::fail_all();
     return of(handle).events.pop(*event) ? 0 : -1;
 }
 

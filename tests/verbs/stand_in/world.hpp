@@ -13,7 +13,10 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <string>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/inotify.h>
 #include <unistd.h>
 #include <vector>
 
@@ -70,9 +73,63 @@ private:
     std::deque<Item> items_;
 };
 
+/// Watches for the file that STAND_IN_FAILS_WITH names: when a
+/// program makes it, the device fails.
+class failure_file {
+public:
+    failure_file()
+    {
+        if (name_.empty())
+            return;
+        fd_ = ::inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+        const std::size_t slash = name_.rfind('/');
+        const std::string folder = slash == std::string::npos ? "." : name_.substr(0, slash);
+        (void)::inotify_add_watch(fd_, folder.c_str(), IN_CREATE);
+    }
+    failure_file(const failure_file &) = delete;
+    failure_file &operator=(const failure_file &) = delete;
+    ~failure_file()
+    {
+        if (fd_ >= 0)
+            ::close(fd_);
+        if (both_ >= 0)
+            ::close(both_);
+    }
+    /// Readable when `events` is, or when there is something to look at.
+    int beside(int events)
+    {
+        if (fd_ < 0)
+            return events;
+        both_ = ::epoll_create1(EPOLL_CLOEXEC);
+        for (const int each : {events, fd_}) {
+            epoll_event readable{};
+            readable.events = EPOLLIN;
+            (void)::epoll_ctl(both_, EPOLL_CTL_ADD, each, &readable);
+        }
+        return both_;
+    }
+    bool is_there()
+    {
+        alignas(inotify_event) char seen[4096];
+        return fd_ >= 0 && ::read(fd_, seen, sizeof seen) > 0 && ::access(name_.c_str(), F_OK) == 0;
+    }
+
+private:
+    static std::string named()
+    {
+        const char *const name = std::getenv("STAND_IN_FAILS_WITH");
+        return name == nullptr ? "" : name;
+    }
+
+    const std::string name_ = named();
+    int fd_ = -1;
+    int both_ = -1;
+};
+
 struct context {
     verbs_context api{}; ///< first, so that a handle leads to its context
     pollable<ibv_async_event> events;
+    failure_file fails;
     bool dead = false; ///< the device failed while it was open
 };
 inline context &of(ibv_context *handle)
@@ -177,6 +234,8 @@ inline std::uint32_t new_number()
 /// Null and errno when there is no device. The caller holds the lock.
 ibv_context *open_context();
 void close_context(ibv_context *);
+/// The device fails; the caller holds the lock.
+void fail_all();
 
 template <class Object, class Container>
 void forget(Container &among, Object *gone)
