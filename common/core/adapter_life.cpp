@@ -103,30 +103,25 @@ departure dismiss_waiters(adapter &ia, osd::deadline until)
     return worst;
 }
 
+/// Ends each object of a type by `end`, and destroys it.
+template <class T>
+void end_each(adapter &ia, void (T::*end)())
+{
+    ia.for_each<T>([&](T &each) {
+        (each.*end)();
+        ia.destroy(each);
+    });
+}
+
 /// Everything but EVDs and CNOs, in the order of its uses.
 void release_objects(adapter &ia)
 {
-    ia.for_each<rmr>([&](rmr &r) {
-        r.release();
-        ia.destroy(r);
-    });
-    ia.for_each<service_point>([&](service_point &sp) {
-        sp.stop_listening();
-        ia.destroy(sp);
-    });
-    ia.for_each<cr>([&](cr &request) {
-        request.refuse();
-        ia.destroy(request);
-    });
-    ia.for_each<endpoint>([&](endpoint &ep) {
-        ep.shut_down();
-        ia.destroy(ep);
-    });
+    end_each(ia, &rmr::release);
+    end_each(ia, &service_point::stop_listening);
+    end_each(ia, &cr::refuse);
+    end_each(ia, &endpoint::shut_down);
     ia.timers.stop();
-    ia.for_each<shared_recv_queue>([&](shared_recv_queue &srq) {
-        srq.release();
-        ia.destroy(srq);
-    });
+    end_each(ia, &shared_recv_queue::release);
     ia.for_each<lmr>([&](lmr &region) {
         ia.regions.remove(region);
         transport::dapls_ib_mr_deregister(region.mr);
