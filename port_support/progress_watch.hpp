@@ -200,7 +200,10 @@ public:
     /// comes through the shared descriptor wakes the service thread. No consumer moves it.
     void count_attempt(connection_service &service, bool begins)
     {
-        begins ? shared_.count_in(service.events, false) : shared_.count_out(false);
+        if (begins)
+            shared_.count_in(service.events, false);
+        else
+            shared_.count_out(false);
     }
 
     // The consumer's side; no lock.

@@ -630,8 +630,8 @@ typedef enum dat_ia_counter_type {
         (int) (cntr), (int) (reset))
 
 /**
- * Starts to sample the counters that the device itself keeps, after dat_ib_stop_counter(). An adapter
- * samples them from its opening on.
+ * Starts to sample the counters that the device itself keeps, after dat_ib_stop_counter(). An
+ * adapter samples them from its opening on.
  *
  * @param[in] dat_handle DAT_IA_HANDLE
  * @param[in] type       DAT_IA_COUNTER_TYPE: which group
@@ -648,8 +648,8 @@ typedef enum dat_ia_counter_type {
         (DAT_IA_COUNTER_TYPE) (type))
 
 /**
- * Stops the sampling of a group: its counters stand still until dat_ib_start_counter(), and leave out
- * what the device counts meanwhile.
+ * Stops the sampling of a group: its counters stand still until dat_ib_start_counter(), and leave
+ * out what the device counts meanwhile.
  *
  * @param[in] dat_handle DAT_IA_HANDLE
  * @param[in] type       DAT_IA_COUNTER_TYPE: which group

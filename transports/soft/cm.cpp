@@ -99,8 +99,9 @@ void on_trouble(soft_hca::key_trouble what, const soft_hca::net_address &peer)
 
 } // namespace
 
-const soft_hca::upcalls upcall_table{on_completion, on_overflow,  on_connection, log_end, on_request,
-                                     on_limit,      on_watermark, on_path,       on_trouble};
+const soft_hca::upcalls upcall_table{on_completion, on_overflow, on_connection,
+                                     log_end,       on_request,  on_limit,
+                                     on_watermark,  on_path,     on_trouble};
 
 // ------------------------------------------------------------------------------------ operations
 
@@ -190,10 +191,10 @@ void transport::dapls_ib_reject_connection(cr &request, reject_reason reason,
     const bool ours = !request.parent->foreign();
     if (ours)
         request.parent->device.listening.reject(*request.request,
-                                            reason == reject_reason::consumer
-                                                ? soft_hca::reject_code::consumer
-                                                : soft_hca::reject_code::no_listener,
-                                            data.bytes, data.size);
+                                                reason == reject_reason::consumer
+                                                    ? soft_hca::reject_code::consumer
+                                                    : soft_hca::reject_code::no_listener,
+                                                data.bytes, data.size);
     request.request = nullptr;
 }
 

@@ -33,7 +33,8 @@ status transport::dapls_ib_qp_alloc(pd &domain, qp &q, cq *recv_cq, cq *send_cq,
                                     const qp_params &params)
 {
     q.parent = domain.parent;
-    if (q.parent->device.make_pair(q.pair, pair_params_of(domain, recv_cq, send_cq, shared, params)))
+    if (q.parent->device.make_pair(q.pair,
+                                   pair_params_of(domain, recv_cq, send_cq, shared, params)))
         return success;
     dapl_log(DAPL_DBG_TYPE_ERR, "%s: creating a queue pair failed: out of memory or ids",
              q.parent->interface.name);

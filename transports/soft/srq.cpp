@@ -8,7 +8,7 @@ status transport::dapls_ib_srq_alloc(pd &domain, srq &s, const srq_params &param
 {
     s.parent = domain.parent;
     const bool made = s.parent->device.make_shared(s.queue, params.owner, domain.domain,
-                                               static_cast<std::uint32_t>(params.max_recv));
+                                                   static_cast<std::uint32_t>(params.max_recv));
     return made ? success : out_of_memory;
 }
 

@@ -73,8 +73,7 @@ private:
     std::deque<Item> items_;
 };
 
-/// Watches for the file that STAND_IN_FAILS_WITH names: when a
-/// program makes it, the device fails.
+/// Watches for the file that STAND_IN_FAILS_WITH names: when a program makes it, the device fails.
 class failure_file {
 public:
     failure_file()

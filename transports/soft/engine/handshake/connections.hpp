@@ -22,9 +22,9 @@ struct request_socket {
     packet_io *io = nullptr; ///< null: closed, since too many sockets have no listener
     std::uint64_t qualifier = 0;
     struct listener *listener = nullptr; ///< null: removed
-    std::int64_t left_ns = 0;           ///< time at which the listener was removed
-    std::uint32_t remembered = 0;       ///< requests
-    std::uint32_t left = 0;             ///< packets that may be taken before others have their turn
+    std::int64_t left_ns = 0;            ///< time at which the listener was removed
+    std::uint32_t remembered = 0;        ///< requests
+    std::uint32_t left = 0; ///< packets that may be taken before others have their turn
     request_socket *next = nullptr;
 };
 
