@@ -205,7 +205,7 @@ void print_device_counters(DAT_HANDLE handle)
         std::printf("%p %-28s %" PRIu64 "\n", handle, each.name, each.value);
 }
 
-void print_outstanding(DAT_HANDLE ep, const char *kind, const outstanding_posts &found)
+void print_outstanding(DAT_HANDLE ep, const outstanding_posts &found)
 {
     const std::int64_t now = osd::now_ns();
     const std::size_t shown = std::min(found.count, std::size(found.oldest));
@@ -217,7 +217,7 @@ void print_outstanding(DAT_HANDLE ep, const char *kind, const outstanding_posts 
                     static_cast<double>(now - each.noted_ns) / 1e6);
     }
     if (found.count != shown)
-        std::printf("%p outstanding and younger: %zu %s\n", ep, found.count - shown, kind);
+        std::printf("%p outstanding and younger: %zu %s\n", ep, found.count - shown, found.kind);
 }
 
 /// Prints the operations of an endpoint that have not completed, with their ages: a program that
@@ -227,11 +227,10 @@ void print_outstanding(DAT_HANDLE handle)
     auto *const ep = from_handle<endpoint>(handle);
     if (ep == nullptr)
         return;
-    outstanding_posts requests;
-    outstanding_posts receives;
-    copy_outstanding(*ep, requests, receives);
-    print_outstanding(handle, "requests", requests);
-    print_outstanding(handle, "receives", receives);
+    outstanding_posts both[2];
+    copy_outstanding(*ep, both);
+    for (const outstanding_posts &each : both)
+        print_outstanding(handle, each);
 }
 
 /// Calls `then` with the counters of what the handle is of, how many there are, and their names.
@@ -254,6 +253,12 @@ DAT_RETURN with_counters(DAT_HANDLE handle, Then then)
 void counters_init()
 {
     asked_for.store(osd::environment_number("DAPL_COUNTERS", 0) != 0, std::memory_order_relaxed);
+}
+
+void note_time_of_post(endpoint &ep)
+{
+    if (counting())
+        note_posts(ep);
 }
 
 bool counting()

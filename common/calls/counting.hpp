@@ -10,6 +10,8 @@
 
 namespace dapl::DAPL_TRANSPORT::core {
 
+class endpoint;
+
 /// Reads DAPL_COUNTERS; before the first adapter.
 void counters_init();
 /// Whether that asks for counters.
@@ -17,6 +19,10 @@ bool counting();
 /// Puts calls that count into the vector of a provider.
 template <class Safety>
 void count_calls(DAT_PROVIDER &vector);
+
+/// Where counting() is, the age of what was just posted counts from now. Counted calls do this by
+/// themselves.
+void note_time_of_post(endpoint &);
 
 /// dat_ib_query_counters and dat_ib_print_counters, without their first two arguments.
 DAT_RETURN query_counters(DAT_HANDLE handle, va_list &from);

@@ -216,8 +216,10 @@ DAT_RETURN dapl_extension_op(DAT_HANDLE handle, DAT_EXTENDED_OP op, va_list argu
         return not_supported.code();
     const status posted =
         ep->post_extended<Safety>(wanted.operation, wanted.request, wanted.cookie);
-    if (posted.ok())
+    if (posted.ok()) {
         count(*ep, wanted);
+        note_time_of_post(*ep);
+    }
     return posted.code();
 }
 template DAT_RETURN dapl_extension_op<one_thread_per_object>(DAT_HANDLE, DAT_EXTENDED_OP, va_list);

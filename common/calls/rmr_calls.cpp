@@ -4,6 +4,7 @@
 #include "core/adapter.hpp"
 #include "core/endpoint.hpp"
 #include "core/rmr.hpp"
+#include "counting.hpp"
 #include "dat_calls.hpp"
 
 namespace dapl::DAPL_TRANSPORT::core {
@@ -101,7 +102,10 @@ status dapl_rmr_bind(rmr &window, DAT_LMR_HANDLE lmr_handle, const DAT_LMR_TRIPL
         if (const status fits = check_part(window, *wanted.region, wanted); !fits.ok())
             return refused(fits);
     }
-    return window.bind(*ep, wanted, context == nullptr ? unused : *context);
+    const status posted = window.bind(*ep, wanted, context == nullptr ? unused : *context);
+    if (posted.ok())
+        note_time_of_post(*ep);
+    return posted;
 }
 
 status dapl_rmr_free(rmr &victim)

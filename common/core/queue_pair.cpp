@@ -294,12 +294,12 @@ void trace_count(queue_pair *ep, const char *name, const work_queue *queue, cons
 /// Skips a queue that is being replaced (its lock is held): it has nothing outstanding.
 void trace_outstanding(queue_pair &ep, const evd &there)
 {
-    ep.visit_queues([&](post_gate &gate, work_queue *const &queue,
-                        const user_of<evd> &completes_on) OSD_UNCHECKED {
+    ep.visit_queues([&](post_gate &gate, work_queue *const &queue, const user_of<evd> &completes_on,
+                        const char *kind) OSD_UNCHECKED {
         if (!gate.lock.try_lock())
             return;
         if (queue != nullptr && completes_on.get() == &there)
-            trace_count(&ep, &gate == &gates_of(ep).sends ? "requests" : "receives", queue, there);
+            trace_count(&ep, kind, queue, there);
         gate.lock.unlock();
     });
 }
@@ -308,7 +308,7 @@ void trace_outstanding(queue_pair &ep, const evd &there)
 void note_posts(queue_pair &ep)
 {
     const std::int64_t now = osd::now_ns();
-    ep.visit_queues([&](post_gate &gate, work_queue *const &queue, const auto &) OSD_UNCHECKED {
+    ep.visit_queues([&](post_gate &gate, work_queue *const &queue, auto &&...) OSD_UNCHECKED {
         if (!gate.lock.try_lock())
             return;
         if (queue != nullptr && queue->places() != 0)
@@ -317,16 +317,17 @@ void note_posts(queue_pair &ep)
     });
 }
 
-void copy_outstanding(queue_pair &ep, outstanding_posts &requests, outstanding_posts &receives)
+void copy_outstanding(queue_pair &ep, outstanding_posts (&both)[2])
 {
     const post_gates::exclusion no_posts(gates_of(ep));
-    outstanding_posts *out = &requests;
-    ep.visit_queues([&](post_gate &, work_queue *const &queue, const auto &) {
-        out->count =
-            queue == nullptr || queue->places() == 0
-                ? 0
-                : queue->times.copy(*queue, osd::now_ns(), out->oldest, std::size(out->oldest));
-        out = &receives;
+    outstanding_posts *out = both;
+    ep.visit_queues([&](post_gate &, work_queue *const &queue, const auto &, const char *kind) {
+        out->kind = kind;
+        out->count = 0;
+        if (queue != nullptr && queue->places() != 0)
+            out->count =
+                queue->times.copy(*queue, osd::now_ns(), out->oldest, std::size(out->oldest));
+        ++out;
     });
 }
 

@@ -34,13 +34,14 @@ class alignas(post_gates) queue_pair : public object {
 public:
     using enduring = post_gates;
 
-    /// Calls `visit` with the gate, queue and EVD of each direction. These are read, and stay,
-    /// while the lock of the gate is held, which `visit` takes.
+    /// Calls `visit` with the gate, queue and EVD of each direction, and the name of what is posted
+    /// there. Queue and EVD are read, and stay, while the lock of the gate is held, which `visit`
+    /// takes.
     template <class Visit>
     void visit_queues(Visit visit) OSD_UNCHECKED
     {
-        visit(gates_of(*this).sends, send_queue_, request_evd_);
-        visit(gates_of(*this).recvs, recv_queue_, recv_evd_);
+        visit(gates_of(*this).sends, send_queue_, request_evd_, "requests");
+        visit(gates_of(*this).recvs, recv_queue_, recv_evd_, "receives");
     }
     bool recv_idle() const { return recv_queue_ == nullptr || recv_queue_->idle(); }
     bool request_idle() const { return send_queue_ == nullptr || send_queue_->idle(); }
@@ -174,11 +175,12 @@ void trace_outstanding(queue_pair &ep, const evd &there);
 void note_posts(queue_pair &ep);
 /// What is outstanding in one direction of an endpoint.
 struct outstanding_posts {
+    const char *kind; ///< "requests" or "receives"
     std::size_t count;
     post_times::posted oldest[16]; ///< the oldest first
 };
-/// Posts to the endpoint wait meanwhile.
-void copy_outstanding(queue_pair &ep, outstanding_posts &requests, outstanding_posts &receives);
+/// Copies what is outstanding in each direction. Posts to the endpoint wait meanwhile.
+void copy_outstanding(queue_pair &ep, outstanding_posts (&both)[2]);
 
 /// Logs why a post is refused, and returns the reason. `queue` is null if there is none, or if the
 /// call was refused before it was looked at.

@@ -58,6 +58,20 @@ DAT_PROVIDER counting_vector(line which)
     return v;
 }
 
+/// A connected endpoint, and calls that count.
+struct counted_station {
+    explicit counted_station(line which)
+        : v(counting_vector(which)), c(which),
+          s(c, c.make_evd(DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG, 64),
+            c.make_evd(DAT_EVD_CONNECTION_FLAG))
+    {
+        s.connect_by_hand();
+    }
+    const DAT_PROVIDER v;
+    consumer c;
+    station s;
+};
+
 struct outstanding_line {
     std::string text; ///< behind "outstanding "
     double ms = 0;
@@ -148,10 +162,8 @@ TEST_CASE("operations are counted on their endpoint, with their bytes")
 {
     const asking yes(true);
     for (const line which : {line::nonthreadsafe, line::threadsafe}) {
-        const DAT_PROVIDER v = counting_vector(which);
-        consumer c(which);
-        station s(c);
-        s.connect_by_hand();
+        counted_station counted(which);
+        auto &[v, c, s] = counted;
         DAT_LMR_TRIPLET local[2] = {{0x1000, 40, 1}, {0x2000, 2, 1}};
         const DAT_RMR_TRIPLET remote{0x3000, 42, 2};
         must(v.ep_post_send_func(s.ep, 2, local, cookie(1), DAT_COMPLETION_DEFAULT_FLAG));
@@ -185,10 +197,8 @@ TEST_CASE("what is outstanding is printed with its age, oldest first, until it h
 {
     const asking yes(true);
     for (const line which : {line::nonthreadsafe, line::threadsafe}) {
-        const DAT_PROVIDER v = counting_vector(which);
-        consumer c(which);
-        station s(c);
-        s.connect_by_hand();
+        counted_station counted(which);
+        auto &[v, c, s] = counted;
         DAT_LMR_TRIPLET local[1] = {{0x1000, 40, 1}};
         for (unsigned i = 1; i <= 7; ++i) { // more than the ring has places at first
             must(v.ep_post_recv_func(s.ep, 1, local, cookie(i), DAT_COMPLETION_DEFAULT_FLAG));
@@ -208,6 +218,42 @@ TEST_CASE("what is outstanding is printed with its age, oldest first, until it h
             CHECK(lines[i].ms >= 2 * (7 - i));
             CHECK(lines[i].ms >= lines[i == 6 ? 0 : i + 1].ms + 2);
         }
+    }
+}
+
+TEST_CASE("the age of an atomic and of a bind counts from their posts")
+{
+    const asking yes(true);
+    counted_station counted(line::threadsafe);
+    auto &[v, c, s] = counted;
+    const auto grows_old = [&](const char *operation) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+        const auto lines = outstanding_lines(counted.c, counted.s.ep);
+        REQUIRE(!lines.empty());
+        CHECK(lines.back().text.find(operation) == 0);
+        CHECK(lines.back().ms >= 2);
+    };
+    char bytes[64];
+    DAT_LMR_TRIPLET local{0x1000, 8, 1};
+    DAT_RMR_TRIPLET remote{0x2000, 8, 2};
+    if (port_features.atomics) {
+        must(extended(c, s.ep, DAT_IB_FETCH_AND_ADD_OP, DAT_UINT64{1}, &local, cookie(7), &remote,
+                      DAT_COMPLETION_DEFAULT_FLAG));
+        grows_old("DAT_IB_DTO_FETCH_ADD");
+    }
+    if (port_features.memory_windows) {
+        DAT_REGION_DESCRIPTION where{};
+        where.for_va = bytes;
+        DAT_LMR_HANDLE region = DAT_HANDLE_NULL;
+        DAT_RMR_HANDLE window = DAT_HANDLE_NULL;
+        DAT_RMR_CONTEXT context = 0;
+        must(v.lmr_create_func(c.ia, DAT_MEM_TYPE_VIRTUAL, where, sizeof bytes, s.pz,
+                               DAT_MEM_PRIV_ALL_FLAG, DAT_VA_TYPE_VA, &region, &local.lmr_context,
+                               nullptr, nullptr, &local.virtual_address));
+        must(v.rmr_create_func(s.pz, &window));
+        must(v.rmr_bind_func(window, region, &local, DAT_MEM_PRIV_REMOTE_READ_FLAG, DAT_VA_TYPE_VA,
+                             s.ep, cookie(8), DAT_COMPLETION_DEFAULT_FLAG, &context));
+        grows_old("DAT_DTO_BIND_MW");
     }
 }
 
