@@ -231,6 +231,16 @@ def targets(name: str, wanted: Wanted) -> list[str]:
             for file in target["filename"]]
 
 
+OWN_SESSION = pathlib.Path("/proc/self/autogroup")
+
+
+def own_session_nice() -> str:
+    """How far Linux puts this program's session behind others. The first session of a system, in
+    which a container's commands may run, has no group of its own and an empty file."""
+    fields = OWN_SESSION.read_text().split()
+    return fields[-1] if fields else "0"
+
+
 class Ahead(threading.Thread):
     """Compiles what later steps need, at the lowest priority, while tests run and mostly wait."""
 
@@ -260,12 +270,9 @@ class Ahead(threading.Thread):
             return
         try:
             os.setpriority(os.PRIO_PROCESS, process.pid, os.getpriority(os.PRIO_PROCESS, 0))
-            with contextlib.suppress(FileNotFoundError):
-                own = pathlib.Path("/proc/self/autogroup").read_text().split()[-1]
-                pathlib.Path(f"/proc/{process.pid}/autogroup").write_text(own)
-        except ProcessLookupError:
-            pass
-        except PermissionError:
+            if OWN_SESSION.exists():
+                pathlib.Path(f"/proc/{process.pid}/autogroup").write_text(own_session_nice())
+        except OSError:
             end_group(process)
 
     def compiles(self, name: str) -> bool:

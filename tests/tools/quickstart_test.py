@@ -103,6 +103,19 @@ class Ahead(unittest.TestCase):
     """What ./check compiles for later steps, at the lowest priority."""
 
     def test_a_step_does_not_wait_at_the_lowest_priority(self) -> None:
+        self.compiled_at_own_priority()
+
+    def test_a_session_may_have_no_group(self) -> None:
+        with tempfile.NamedTemporaryFile() as empty:
+            self.compiled_at_own_priority(pathlib.Path(empty.name))
+
+    def test_a_step_compiles_by_itself_if_its_session_cannot_be_raised(self) -> None:
+        with tempfile.NamedTemporaryFile("w") as refused:
+            refused.write("/autogroup-1 nice 99\n")
+            refused.flush()
+            self.compiled_at_own_priority(pathlib.Path(refused.name))
+
+    def compiled_at_own_priority(self, session: pathlib.Path = run_checks.OWN_SESSION) -> None:
         folder = tempfile.TemporaryDirectory(prefix="ahead-")
         self.addCleanup(folder.cleanup)
         work = pathlib.Path(folder.name)
@@ -121,6 +134,7 @@ exit 1
         ahead = run_checks.Ahead()
         with (mock.patch.object(run_checks, "WORK", work),
               mock.patch.object(run_checks, "ahead", ahead),
+              mock.patch.object(run_checks, "OWN_SESSION", session),
               mock.patch.object(run_checks, "configure_command", return_value=["true"]),
               mock.patch.object(run_checks, "targets", return_value=[]),
               mock.patch.dict(os.environ, {"PATH": f"{work}:{os.environ['PATH']}"})):
