@@ -214,6 +214,12 @@ def compile_tree(step: "Running", name: str, wanted: Wanted = ("all",)) -> None:
     step.outcome.passed += 1
 
 
+def name_of_test(line: str) -> str:
+    """The name in a line of "meson test --list": Meson 1.7 writes "project:suite / name", and 1.12
+    "suite - project:name"."""
+    return re.sub(r"^.* / |^(?:\S+ - )?\w+:(?! )", "", line, count=1)
+
+
 def targets(name: str, wanted: Wanted) -> list[str]:
     """The targets that ninja is to make: the named ones, or those that the tests need that Meson
     would run, and in a complete build all that is built by default."""
@@ -222,9 +228,11 @@ def targets(name: str, wanted: Wanted) -> list[str]:
     about = build_dir(name) / "meson-info"
     listed = subprocess.run([MESON, "test", "-C", str(build_dir(name)), "--no-rebuild", "--list",
                              *wanted], stdout=subprocess.PIPE, text=True, check=True).stdout
-    chosen = {line.split(" / ", 1)[-1] for line in listed.splitlines()}
-    needed = {target for test in json.loads((about / "intro-tests.json").read_text())
-              if test["name"] in chosen for target in test["depends"]}
+    tests = {test["name"]: test for test in json.loads((about / "intro-tests.json").read_text())}
+    chosen = [name_of_test(line) for line in listed.splitlines()]
+    if unknown := [each for each in chosen if each not in tests]:
+        raise StepFailed(f"{name}: meson test lists {unknown[0]!r}, and it knows no such test")
+    needed = {target for each in chosen for target in tests[each]["depends"]}
     return [os.path.relpath(file, build_dir(name))
             for target in json.loads((about / "intro-targets.json").read_text())
             if target["id"] in needed or (BUILDS[name].complete and target["build_by_default"])
@@ -278,7 +286,7 @@ class Ahead(threading.Thread):
     def compiles(self, name: str) -> bool:
         """Whether this tree is being compiled. Its step compiles it by itself if it is not."""
         with self._changing:
-            return self._name == name
+            return self._name == name and self.is_alive()
 
     def end(self) -> None:
         with self._changing:

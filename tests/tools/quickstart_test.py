@@ -3,6 +3,7 @@
 """How ./quickstart configures, with programs in the place of Meson and the compiler that only note what
 they are asked for; and how ./check takes up a build."""
 
+import json
 import os
 import pathlib
 import shutil
@@ -97,6 +98,41 @@ class Quickstart(unittest.TestCase):
             (self.libraries / "libfabric.pc").touch()
             self.assertEqual(run_checks.configure_command("gcc"),
                              [run_checks.MESON, "setup", "--reconfigure", str(build)])
+
+
+class Targets(unittest.TestCase):
+    """What ./check has ninja make for the tests that it runs."""
+
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory(prefix="targets-")
+        self.addCleanup(folder.cleanup)
+        self.build = pathlib.Path(folder.name)
+        (self.build / "meson-info").mkdir()
+        self.write("intro-tests.json", [{"name": "faults, a sample", "depends": ["conf"]},
+                                        {"name": "layers", "depends": ["other"]}])
+        self.write("intro-targets.json", [
+            {"id": name, "build_by_default": name == "library", "filename": [f"{self.build}/{name}"]}
+            for name in ("conf", "other", "library")])
+
+    def write(self, name: str, content: list[dict]) -> None:
+        (self.build / "meson-info" / name).write_text(json.dumps(content))
+
+    def listed(self, line: str) -> list[str]:
+        said = subprocess.CompletedProcess([], 0, f"{line}\n")
+        with (mock.patch.object(run_checks, "build_dir", return_value=self.build),
+              mock.patch.object(subprocess, "run", return_value=said)):
+            return run_checks.targets("gcc", ("--setup", "quick"))
+
+    def test_needs_of_tests_are_made_as_any_meson_lists_them(self) -> None:
+        for line in ("dapl:faults+conformance / faults, a sample", "dapl / faults, a sample",
+                     "faults, a sample", "faults+conformance - dapl:faults, a sample",
+                     "dapl:faults, a sample"):
+            with self.subTest(line):
+                self.assertEqual(self.listed(line), ["conf", "library"])
+
+    def test_a_line_that_names_no_test_is_an_error(self) -> None:
+        with self.assertRaisesRegex(run_checks.StepFailed, "lists 'faults | a sample'"):
+            self.listed("faults | a sample")
 
 
 class Ahead(unittest.TestCase):
