@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <charconv>
+#include <cstddef>
 #include <cstring>
 #include <dirent.h>
 #include <memory>
@@ -15,15 +16,24 @@ namespace dapl::port_support {
 
 namespace {
 
-/// What the kernel tells beyond glibc's structure.
-struct long_tcp_info {
-    tcp_info short_info;
+/// The kernel's description of a TCP socket, up to the last member that is read here. The C
+/// library's structure ends with the retransmissions or goes on, by its version.
+struct kernel_tcp_info {
+    std::uint8_t state;
+    std::uint8_t until_options[7];
+    std::uint32_t until_last_ack_sent[11];
+    std::uint32_t last_data_recv;
+    std::uint32_t until_total_retrans[12];
     std::uint64_t pacing_rates[2];
     std::uint64_t bytes_acked;
     std::uint64_t bytes_received;
     std::uint32_t segments[2];
     std::uint32_t bytes_not_sent;
 };
+static_assert(offsetof(kernel_tcp_info, state) == offsetof(tcp_info, tcpi_state));
+static_assert(offsetof(kernel_tcp_info, last_data_recv) == offsetof(tcp_info, tcpi_last_data_recv));
+static_assert(offsetof(kernel_tcp_info, pacing_rates) ==
+              offsetof(tcp_info, tcpi_total_retrans) + sizeof(tcp_info::tcpi_total_retrans));
 
 bool has_ends(int fd, const socket_ends &wanted)
 {
@@ -36,7 +46,7 @@ bool has_ends(int fd, const socket_ends &wanted)
            std::memcmp(&found, &wanted, sizeof(found)) == 0;
 }
 
-bool read_info(int fd, long_tcp_info &info, int &unread)
+bool read_info(int fd, kernel_tcp_info &info, int &unread)
 {
     socklen_t size = sizeof(info);
     if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0)
@@ -73,17 +83,16 @@ bool has_hung_up(int fd)
 
 std::optional<std::uint32_t> unused_ms(int fd)
 {
-    long_tcp_info info{};
+    kernel_tcp_info info{};
     int unread = 0;
-    if (!read_info(fd, info, unread) || info.short_info.tcpi_state != TCP_ESTABLISHED ||
-        unread != 0)
+    if (!read_info(fd, info, unread) || info.state != TCP_ESTABLISHED || unread != 0)
         return std::nullopt;
-    return info.bytes_received != 0 ? UINT32_MAX : info.short_info.tcpi_last_data_recv;
+    return info.bytes_received != 0 ? UINT32_MAX : info.last_data_recv;
 }
 
 std::optional<std::uint64_t> bytes_moved(int fd)
 {
-    long_tcp_info info{};
+    kernel_tcp_info info{};
     int unread = 0;
     if (!read_info(fd, info, unread))
         return std::nullopt;
