@@ -174,8 +174,11 @@ def key_of_class(named: cindex.Cursor | None) -> set[str]:
     """The key of the definition in the source, also if a template's instance was named."""
     if named is None or named.kind == Kind.NO_DECL_FOUND:
         return set()
+    # Where there is none, the module of clang 14 answers None, and clang 21's a null cursor.
     template = cindex.conf.lib.clang_getSpecializedCursorTemplate(named)
-    definition = (template or named).get_definition()
+    if template is None or template == cindex.conf.lib.clang_getNullCursor():
+        template = named
+    definition = template.get_definition()
     return {key_of(definition)} if definition is not None and definition.location.file else set()
 
 
