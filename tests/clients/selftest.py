@@ -26,12 +26,11 @@ import two_hosts
 from runner import Case, Listen, Part, Prints
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from own_port import another_port  # noqa: E402
+
 PASSED = (r"DAPL Test Complete\. PASSED",)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return probe.getsockname()[1]
 
 
 def lives(pid: str) -> bool:
@@ -71,7 +70,7 @@ class World(unittest.TestCase):
 
     def pair(self, server: str = "pass", client: str = "pass", listen: bool = True,
              seconds: float = 30.0, **more) -> runner.Result:
-        port = free_port()
+        port = another_port()
         case = Case(name="fake", server=self.part("server", server, port, **more),
                     clients=(self.part("client", client, port, **more),),
                     ready=Listen(port) if listen else Prints("^ready"), seconds=seconds)

@@ -14,6 +14,11 @@ import tempfile
 import unittest
 import xml.etree.ElementTree
 
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from own_port import another_port  # noqa: E402
+
 OPTIONS = argparse.Namespace()
 ADAPTER = "ofi-lo"
 SVG = "{http://www.w3.org/2000/svg}"
@@ -26,12 +31,6 @@ def environment() -> dict[str, str]:
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run([OPTIONS.program, *map(str, arguments)], capture_output=True, text=True,
                           env=environment(), timeout=150, check=False)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Measures(unittest.TestCase):
@@ -105,7 +104,7 @@ class Measures(unittest.TestCase):
         self.assertNotIn("href", text)
 
     def test_two_processes(self) -> None:
-        port = free_port()
+        port = another_port()
         with subprocess.Popen([OPTIONS.program, "--server", "--port", str(port), ADAPTER],
                               env=environment(), stderr=subprocess.DEVNULL) as server:
             done = run("--client", "127.0.0.1", "--port", port, "--tests", "latency,rate",
@@ -136,7 +135,7 @@ class Server(unittest.TestCase):
     def setUp(self) -> None:
         if f"\n{ADAPTER} " not in pathlib.Path(OPTIONS.dat_conf).read_text():
             self.skipTest(f"the build has no {ADAPTER}")
-        self.port = free_port()
+        self.port = another_port()
 
     def start(self, *arguments: object) -> None:
         self.server = subprocess.Popen(
