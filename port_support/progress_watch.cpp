@@ -162,7 +162,8 @@ void progress_watch::answer_notify(progress_target &target)
 progress_watch::next_step progress_watch::serve(progress_target &target, int rounds)
 {
     const std::int64_t began = osd::now_ns();
-    // Set before the device is looked at: a receive that is posted later moves what waits for it.
+    // The flag is set before the device is polled: whoever posts a receive after that poll sees the
+    // flag, and makes progress for messages that wait for a receive.
     target.sleepers.fetch_or(progress_target::resting);
     for (int round = 0; round < rounds; ++round) {
         (void)target.progress();

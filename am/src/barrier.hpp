@@ -14,7 +14,7 @@ class remote_memory;
 
 class barrier {
 public:
-    /// The memory where puts of other ranks write: one page behind the segment.
+    /// Bytes after the end of the segment into which other ranks put their barrier messages.
     static constexpr std::size_t area_size = 4096;
 
     barrier(job_context &job, links &connections, remote_memory &memory, messenger &messages,

@@ -23,8 +23,8 @@ public:
 private:
     enum class role { master, slave, alone };
 
-    /// The program's signal handlers and alarm, to be given back. Signals of crashes are never
-    /// taken, so a crash stays one.
+    /// The program's signal handlers and alarm, to be given back. Handlers of SIGSEGV and other
+    /// crashes stay the program's.
     struct kept_signals {
         struct sigaction quit;
         struct sigaction alarm;

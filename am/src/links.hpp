@@ -71,13 +71,13 @@ public:
 
     /// Makes the words of a new request to a peer.
     hello make_hello(peer &to, connection_purpose purpose, int code) const;
-    /// Returns whether the event that ends a request has come from that rank, which knows the
-    /// secret.
+    /// Returns whether that rank made the event that ends a request: the event proves that its
+    /// sender knows the secret of the job.
     bool is_answered_by(const peer &p, connection_purpose purpose, std::uint64_t number,
                         const DAT_EVENT &event) const;
     /// Makes an endpoint without buffers, for requests that are not messages; `owner` may be null.
     DAT_EP_HANDLE make_plain_endpoint(DAT_EVD_HANDLE events, peer *owner) const;
-    /// Returns the peer whose endpoint it is, or null.
+    /// Returns the peer to which an endpoint leads; null if none has it.
     static peer *peer_of(DAT_EP_HANDLE ep);
     static DAT_RETURN connect(DAT_EP_HANDLE ep, const peer &p, const hello &words,
                               unsigned milliseconds);

@@ -309,7 +309,7 @@ void messenger::take_barrier(const peer &p, const std::int32_t *args)
         refuse(p);
 }
 
-/// Acts on a message. Returns whether it was a request that got its reply.
+/// Acts on a message. Returns whether this rank has replied to it.
 bool messenger::dispatch(peer &p, const header &h, std::byte *data)
 {
     const auto *args = reinterpret_cast<const std::int32_t *>(data + sizeof(header));

@@ -35,7 +35,8 @@ public:
 
     explicit operator bool() const { return known_; }
 
-    /// Lends a part of it to a transfer, which may outlive this.
+    /// Returns the segment for `memory`. The registration stays until `w` is done, even if this
+    /// object ends before.
     DAT_LMR_TRIPLET lend(const void *memory, std::size_t size, work_request &w) const
     {
         if (cached_ != nullptr)

@@ -56,7 +56,8 @@ void fill(const adapter &ia, DAT_IA_ATTR &out)
     out.extension_version = extended ? DAT_IB_EXTENSION_VERSION : 0;
 }
 
-/// Sends are solicited with any port; endpoints whose receives are want a port that can.
+/// Every port can send solicited. An endpoint with DAT_COMPLETION_SOLICITED_WAIT_FLAG for receives
+/// needs a port that can wait for such messages only.
 constexpr int all_completion_flags =
     DAT_COMPLETION_SUPPRESS_FLAG | DAT_COMPLETION_SOLICITED_WAIT_FLAG |
     DAT_COMPLETION_UNSIGNALLED_FLAG | DAT_COMPLETION_BARRIER_FENCE_FLAG |

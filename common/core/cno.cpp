@@ -69,7 +69,8 @@ bool cno::has_trigger()
     return triggered();
 }
 
-/// Wakes another waiter if the CNO is still triggered: the port wakes only one.
+/// Takes an EVD that has triggered the CNO. The port wakes only one waiter: if another EVD has
+/// triggered, this waiter wakes the next.
 void cno::take(DAT_EVD_HANDLE *triggered_by)
 {
     cq_notifier *const by = pop();

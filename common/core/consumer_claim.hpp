@@ -26,7 +26,8 @@ public:
         std::uint32_t seen = 0;
         return word_.compare_exchange_strong(seen, taking | waiting);
     }
-    /// Waits for a dequeue to end. False when a waiter has it.
+    /// Takes the claim, as soon as a dequeue that has it ends. Returns false if a waiter has it.
+    /// `wanted` is the claim's new state.
     OSD_COLD bool contend(std::uint32_t wanted)
     {
         osd::backoff pauses;

@@ -89,7 +89,8 @@ protected:
     /// Completes posted receives as flushed.
     status flush_receives();
     void set_objects(const DAT_EP_ATTR &attr, const ep_objects &objects);
-    /// The EVDs count endpoints whose completion flags exclude thresholds.
+    /// Adds to the numbers that both EVDs keep: how many endpoints have completion flags that
+    /// forbid waits with a threshold.
     void add_notify_overrides(int change);
     void set_completion_flags();
     /// Opens or closes the queue of requests.

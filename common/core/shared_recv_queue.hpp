@@ -21,7 +21,7 @@ public:
     {}
 
     status set_up();
-    /// Discards all posted receives. No endpoint refers to the queue any more.
+    /// Discards all posted receives. The caller has made sure that no endpoint uses the queue.
     void release();
 
     template <class Safety>

@@ -29,10 +29,10 @@ work_queue *work_queue::create(endpoint *owner, DAT_COUNT limit, bool concurrent
     return nullptr;
 }
 
-/// Adds places to the ring. False when out of memory, or there is nothing to add. The calling
-/// thread posts, no other does, and all places but one are posted, or there are none: then nothing
-/// refers to the links that change, `after` of the request that was posted last and `before` of the
-/// unused one. The number of places is published after the first of the links, see snapshot().
+/// Adds places to the ring; returns false when memory is out or `count` is 0. Only the thread that
+/// posts calls this, while the ring has no places or a single unused one: then nothing refers to
+/// the two links that change, `after` of the request that was posted last and `before` of the
+/// unused place. The first link is stored before the number of places, see snapshot().
 bool work_queue::grow_by(std::size_t count)
 {
     if (count == 0)

@@ -85,7 +85,8 @@ public:
     descriptor_sleep(const descriptor_sleep &) = delete;
     descriptor_sleep &operator=(const descriptor_sleep &) = delete;
 
-    /// Calls ppoll; EINTR when a handler has ended the wait.
+    /// Returns what ppoll does. A signal ends the wait, with EINTR, only if its handler was
+    /// installed without SA_RESTART.
     int until(deadline end)
     {
         for (;;) {

@@ -35,7 +35,8 @@ void fence_all_threads()
 {
     if (membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED))
         return;
-    // Either this process is not registered yet, or there is no such command.
+    // The command failed: this process may not be registered yet. Registering fails where Linux has
+    // no such command.
     if (membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) &&
         membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED))
         return;

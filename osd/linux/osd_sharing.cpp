@@ -67,7 +67,9 @@ bool is_taken(int error)
 
 constexpr unsigned choices = 64;
 
-/// The user's file under the first of its names, and the first name that is free, if there is one.
+/// Opens the user's file. A file has several names to try, since another user may have taken one:
+/// returns the descriptor of the first that is the user's, or -1 and the reason in errno. `free` is
+/// the first name that nobody has taken, `choices` if there is none.
 int find_file(path &file, const char *name, unsigned &free)
 {
     free = choices;

@@ -89,9 +89,9 @@ bool next_in_order(cq &c, ibv_wc &entry)
     return next != nullptr;
 }
 
-/// How many completions of a batch can be returned now: up to the first that has overtaken a read,
-/// or through the first read. The caller marks that read as finished, and polls again for the
-/// others, which are put aside.
+/// Returns how many completions of a batch can be reported now. The first read is the last of them;
+/// a completion that has overtaken a read is not among them. This function puts the others aside;
+/// the caller marks the read as finished and polls again for them.
 int leading(cq &c, const ibv_wc *entries, int count)
 {
     int good = 0;

@@ -115,7 +115,7 @@ void destroy_later(connection &c, ibv_qp *handle);
 void destroy_cq(hca &device, ibv_cq *queue) OSD_REQUIRES(device.lock);
 void destroy_srq(hca &device, ibv_srq *shared) OSD_REQUIRES(device.lock);
 void destroy_pd(hca &device, ibv_pd *domain) OSD_REQUIRES(device.lock);
-/// What belonged to a connection that is no longer listed.
+/// Destroys the objects of a connection that was taken off the device's list.
 void destroy_rest(hca &device, const deferred_destruction &rest) OSD_REQUIRES(device.lock);
 
 // --- service.cpp

@@ -109,7 +109,8 @@ public:
         return window_.describe(words, max_words);
     }
     bool not_ready() const { return not_ready_; }
-    /// A reference was dropped: the next ack asks for its payload.
+    /// Whether a packet was dropped whose payload lies in the peer's memory and could not be read:
+    /// the next ack asks for the payload itself.
     bool not_fetched() const { return not_fetched_; }
     /// An ack packet has been sent.
     void acknowledged();

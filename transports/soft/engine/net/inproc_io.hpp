@@ -18,9 +18,11 @@ public:
     void detach(inproc_io &end);
     /// Returns false when no end has this address.
     bool deliver(const net_address &from, const net_address &to, const out_packet &packet);
-    /// All that is sent goes to this function first, with a lock held. Null: no more.
+    /// A function that sees each packet before it is sent. It is called under the lock of the
+    /// network.
     using listener = void (*)(void *context, const net_address &from, const net_address &to,
                               const out_packet &packet);
+    /// Sets the listener; null ends it.
     void listen_in(listener hears, void *context);
     /// Puts one end behind a router that translates its address. A datagram to its own address, or
     /// to an unused address, is lost.
