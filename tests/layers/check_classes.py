@@ -170,15 +170,19 @@ def key_of(cursor: cindex.Cursor) -> str:
     return f"{os.path.normpath(where.file.name)}:{where.line}:{where.column}"
 
 
+def template_of(named: cindex.Cursor) -> cindex.Cursor | None:
+    """The template of an instance. The module of clang 21 has a name for it; what its library answers
+    is no whole cursor there."""
+    if hasattr(named, "specialized_template"):
+        return named.specialized_template
+    return cindex.conf.lib.clang_getSpecializedCursorTemplate(named)
+
+
 def key_of_class(named: cindex.Cursor | None) -> set[str]:
     """The key of the definition in the source, also if a template's instance was named."""
     if named is None or named.kind == Kind.NO_DECL_FOUND:
         return set()
-    # Where there is none, the module of clang 14 answers None, and clang 21's a null cursor.
-    template = cindex.conf.lib.clang_getSpecializedCursorTemplate(named)
-    if template is None or template == cindex.conf.lib.clang_getNullCursor():
-        template = named
-    definition = template.get_definition()
+    definition = (template_of(named) or named).get_definition()
     return {key_of(definition)} if definition is not None and definition.location.file else set()
 
 
