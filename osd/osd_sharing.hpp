@@ -23,6 +23,8 @@ public:
 
     /// `name` is a file name. Null, or why not. Other users may have taken it, and some more.
     [[nodiscard]] const char *open(const char *name, std::size_t size);
+    /// Opens for reading alone, and makes nothing: without such pages the address is null.
+    [[nodiscard]] const char *view(const char *name, std::size_t size);
     void close();
     void *address() const { return address_; }
     /// Returns false when a process of the user has cut the pages off: the system ends a process
@@ -30,6 +32,8 @@ public:
     bool is_whole() const;
 
 private:
+    const char *map(int file, std::size_t size, int rights);
+
     void *address_ = nullptr;
     std::size_t size_ = 0;
     std::uint64_t inode_ = 0;

@@ -68,13 +68,22 @@ mrdb::record *mrdb::records() const
     return reinterpret_cast<record *>(states() + places_);
 }
 
-const char *mrdb::init()
+std::size_t mrdb::size() const
 {
     static_assert(std::atomic<state_word>::is_always_lock_free, "as between processes");
+    return places_ * (sizeof(std::atomic<state_word>) + sizeof(record));
+}
+
+const char *mrdb::view()
+{
+    return pages_.view(file_, size());
+}
+
+const char *mrdb::init()
+{
     osd::lock_guard hold(lock_);
     if (users_ == 0) {
-        const std::size_t size = places_ * (sizeof(std::atomic<state_word>) + sizeof(record));
-        if (const char *wrong = pages_.open(file_, size); wrong != nullptr)
+        if (const char *wrong = pages_.open(file_, size()); wrong != nullptr)
             return wrong;
         sweep_if_due();
     }
@@ -203,6 +212,31 @@ bool mrdb::is_contradicted(const ticket &mine, const shared_name &name, DAT_VLEN
                 return true;
             pauses.pause();
         }
+    }
+    return false;
+}
+
+/// Does not trust the processes that write: a state that never comes to rest is given up.
+bool mrdb::look(std::uint32_t place, region &out) const
+{
+    constexpr unsigned attempts = 100;
+    if (pages_.address() == nullptr || place >= places_)
+        return false;
+    for (unsigned attempt = 0; attempt < attempts && is_whole(); ++attempt) {
+        const state_word state = states()[place].load();
+        if (number_of(state) == 0 || phase_of(state) < contending)
+            return false;
+        const record &there = records()[place];
+        for (unsigned i = 0; i < shared_name::words; ++i)
+            out.name.word[i] = there.name[i].load(std::memory_order_acquire);
+        out.length = there.length.load(std::memory_order_acquire);
+        const osd::process_identity owner = owner_of(place, state);
+        if (states()[place].load() != state)
+            continue;
+        out.process = owner.number;
+        out.is_owner_gone = osd::is_gone(owner);
+        out.is_registered = phase_of(state) == registered;
+        return true;
     }
     return false;
 }

@@ -20,14 +20,20 @@ namespace dapl::DAPL_TRANSPORT::core {
 
 /// What a region is called: the consumer's cookie, on one adapter.
 struct shared_name {
+    shared_name() = default;
     shared_name(const char (&cookie)[DAT_LMR_COOKIE_SIZE], const char *adapter);
 
     static constexpr unsigned words = DAT_LMR_COOKIE_SIZE / 8 + 1;
-    std::uint64_t word[words]; ///< the last one is of the adapter
+    std::uint64_t word[words] = {}; ///< the last one is a hash of the adapter's name
 };
 
 class mrdb {
 public:
+    /// The database of all providers. The number at the end of its name is the edition of the
+    /// layout: databases of another one have another name.
+    static constexpr char file_of_all[] = "dapl-mrdb-1";
+    static constexpr unsigned places_of_all = 4096;
+
     /// All processes that open a database of this name agree on the number of records.
     constexpr mrdb(const char *name, unsigned places) : file_(name), places_(places) {}
     mrdb(const mrdb &) = delete;
@@ -42,11 +48,26 @@ public:
         DAT_VLEN length = 0;
         unsigned owners = 0; ///< regions that update() was called for
     };
+    /// A region as a record describes it, of a living process or a dead one.
+    struct region {
+        shared_name name;
+        DAT_VLEN length = 0;
+        std::uint32_t process = 0;
+        bool is_owner_gone = false;
+        bool is_registered = false;
+    };
 
     /// Opens the database, before any other call. Calls are counted: exit() ends it after as many.
     /// Returns null, or why the database cannot be had.
     const char *init();
     void exit();
+
+    /// Opens the database to look at it, which changes nothing and makes none: look() is the only
+    /// call then. Returns null, or why it cannot be had.
+    const char *view();
+    /// Reads a record, unless it is free, does not count yet, or keeps changing.
+    bool look(std::uint32_t place, region &out) const;
+
     /// A record for a region that is about to be registered. DAT_LENGTH_ERROR: a living process has
     /// that name for another length. DAT_INSUFFICIENT_RESOURCES: there is no record left, or
     /// the database is not whole.
@@ -73,6 +94,7 @@ private:
         std::atomic<std::uint64_t> image; ///< image of the process_identity
     };
 
+    std::size_t size() const;
     std::atomic<std::uint64_t> *states() const;
     record *records() const;
     bool claim(const osd::process_identity &self, ticket &out);

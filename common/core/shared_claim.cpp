@@ -11,8 +11,7 @@ namespace dapl::DAPL_TRANSPORT::core {
 
 namespace {
 
-/// The number at its end is of the layout: databases of another one have another name.
-mrdb database{"dapl-mrdb-1", 4096};
+mrdb database{mrdb::file_of_all, mrdb::places_of_all};
 
 line_limit refusals;
 

@@ -129,26 +129,23 @@ bool may_make(std::size_t size)
     return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur >= size;
 }
 
-/// Gives the file all its pages before one is used: a process that finds no room for a page when it
-/// writes is ended. A process that comes at this time, or after another was killed here, gives the
-/// file this size, too.
-const char *give_size(int file, std::size_t size, struct stat &info)
+/// Gives an empty file all its pages before one is used: a process that finds no room for a page
+/// when it writes is ended. A process that comes at this time, or after another was killed here,
+/// gives the file this size, too.
+const char *give_size(int file, std::size_t size)
 {
+    struct stat info;
     if (fstat(file, &info) != 0)
         return std::strerror(errno);
-    if (const char *wrong = judge(info); wrong != nullptr)
+    const char *const wrong = judge(info);
+    if (wrong != nullptr || info.st_size != 0)
         return wrong;
-    if (info.st_size == 0) {
-        if (!may_make(size))
-            return std::strerror(EFBIG);
-        while (fallocate(file, 0, 0, static_cast<off_t>(size)) != 0)
-            if (errno != EINTR)
-                return std::strerror(errno);
-        if (fstat(file, &info) != 0)
+    if (!may_make(size))
+        return std::strerror(EFBIG);
+    while (fallocate(file, 0, 0, static_cast<off_t>(size)) != 0)
+        if (errno != EINTR)
             return std::strerror(errno);
-    }
-    return info.st_size == static_cast<off_t>(size) ? nullptr
-                                                    : "the file in /dev/shm has another size";
+    return nullptr;
 }
 
 } // namespace
@@ -158,20 +155,43 @@ const char *shared_pages::open(const char *name, std::size_t size)
     const int file = open_file(file_, name);
     if (file < 0)
         return why_not_opened(errno);
-    struct stat info;
-    const char *wrong = give_size(file, size, info);
-    void *there = wrong == nullptr
-                      ? mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)
-                      : MAP_FAILED;
-    if (wrong == nullptr && there == MAP_FAILED)
-        wrong = std::strerror(errno);
+    const char *wrong = give_size(file, size);
+    if (wrong == nullptr)
+        wrong = map(file, size, PROT_READ | PROT_WRITE);
     ::close(file);
-    if (wrong == nullptr) {
-        address_ = there;
-        size_ = size;
-        inode_ = info.st_ino;
-    }
     return wrong;
+}
+
+/// A file without a size is one that its maker has not filled yet: nothing is in it.
+const char *shared_pages::view(const char *name, std::size_t size)
+{
+    unsigned free = 0;
+    const int file = find_file(file_, name, free);
+    if (file < 0)
+        return errno == ENOENT ? nullptr : why_not_opened(errno);
+    struct stat info;
+    const bool is_empty = fstat(file, &info) == 0 && S_ISREG(info.st_mode) && info.st_size == 0;
+    const char *const wrong = is_empty ? nullptr : map(file, size, PROT_READ);
+    ::close(file);
+    return wrong;
+}
+
+const char *shared_pages::map(int file, std::size_t size, int rights)
+{
+    struct stat info;
+    if (fstat(file, &info) != 0)
+        return std::strerror(errno);
+    if (const char *wrong = judge(info); wrong != nullptr)
+        return wrong;
+    if (info.st_size != static_cast<off_t>(size))
+        return "the file in /dev/shm has another size";
+    void *const there = mmap(nullptr, size, rights, MAP_SHARED, file, 0);
+    if (there == MAP_FAILED)
+        return std::strerror(errno);
+    address_ = there;
+    size_ = size;
+    inode_ = info.st_ino;
+    return nullptr;
 }
 
 void shared_pages::close()

@@ -15,6 +15,11 @@ const char *shared_pages::open(const char *, std::size_t)
     return "there is no such memory on Windows yet";
 }
 
+const char *shared_pages::view(const char *name, std::size_t size)
+{
+    return open(name, size);
+}
+
 void shared_pages::close() {}
 
 bool shared_pages::is_whole() const

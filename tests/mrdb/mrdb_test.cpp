@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -299,6 +300,65 @@ TEST_CASE("a forked child has none of its parent's records")
     CHECK(same(o.db.query(name_of("one")), 4096, 1));
     kill_child(child);
     CHECK(same(o.db.query(name_of("one")), 0, 0));
+}
+
+TEST_CASE("who looks sees each region and whether its process lives, and changes nothing")
+{
+    open_database o;
+    (void)must_insert(o.db, name_of("mine"), 4096);
+    const pid_t child = staying_child([&] {
+        mrdb::ticket made;
+        const bool well = o.db.insert(name_of("lost"), 77, made).ok();
+        return well && o.db.insert(name_of("mine"), 4096, made).ok();
+    });
+    kill_child(child);
+    mrdb viewed(o.of.name.c_str(), places);
+    REQUIRE(viewed.view() == nullptr);
+    for (int times = 0; times < 2; ++times) {
+        std::vector<mrdb::region> seen;
+        mrdb::region each;
+        for (std::uint32_t place = 0; place < places + 1; ++place)
+            if (viewed.look(place, each))
+                seen.push_back(each);
+        REQUIRE(seen.size() == 3);
+        const auto is_of = [](const mrdb::region &one, const char *name, DAT_VLEN length) {
+            return std::ranges::equal(one.name.word, name_of(name).word) && one.length == length;
+        };
+        CHECK(is_of(seen[0], "mine", 4096));
+        CHECK(seen[0].process == static_cast<std::uint32_t>(getpid()));
+        CHECK(seen[0].is_registered);
+        CHECK_FALSE(seen[0].is_owner_gone);
+        CHECK(is_of(seen[1], "lost", 77));
+        CHECK(is_of(seen[2], "mine", 4096));
+        for (const mrdb::region &lost : {seen[1], seen[2]}) {
+            CHECK(lost.process == static_cast<std::uint32_t>(child));
+            CHECK_FALSE(lost.is_registered);
+            CHECK(lost.is_owner_gone);
+        }
+    }
+}
+
+TEST_CASE("who looks at a database that is not there, or cut off, sees no regions")
+{
+    fresh_database of;
+    mrdb viewed(of.name.c_str(), places);
+    mrdb::region region;
+    REQUIRE(viewed.view() == nullptr);
+    CHECK_FALSE(viewed.look(0, region));
+    for (const auto &each : std::filesystem::directory_iterator("/dev/shm"))
+        CHECK(each.path().filename().string().rfind(of.name + ".", 0) != 0);
+
+    mrdb db(of.name.c_str(), places);
+    REQUIRE(db.init() == nullptr);
+    (void)must_insert(db, name_of("one"), 4096);
+    REQUIRE(viewed.view() == nullptr);
+    CHECK(viewed.look(0, region));
+    for (const auto &each : std::filesystem::directory_iterator("/dev/shm"))
+        if (each.path().filename().string().rfind(of.name + ".", 0) == 0)
+            std::filesystem::resize_file(each.path(), 8);
+    CHECK_FALSE(viewed.look(0, region));
+    CHECK_FALSE(viewed.is_whole());
+    db.exit();
 }
 
 TEST_CASE("of those who want a name for different lengths at once, one gets it")

@@ -257,6 +257,98 @@ class Suggestions(WithFolder):
         self.assertIn("none.conf cannot be read: No such file", run.output)
 
 
+class SharedMemory(WithFolder):
+    """The database of the user's processes, in which those of other tests may have regions."""
+
+    def hold(self, *records: str) -> subprocess.Popen:
+        holder = subprocess.Popen([OPTIONS.holder, *records], stdin=subprocess.PIPE,
+                                  stdout=subprocess.PIPE, text=True)
+        self.addCleanup(holder.stdout.close)
+        self.addCleanup(holder.wait)
+        self.addCleanup(holder.stdin.close)
+        self.assertEqual(holder.stdout.readline(), "held\n")
+        return holder
+
+    def names(self, conf: pathlib.Path) -> dict[str, dict]:
+        self.run_ = Run(conf, "--shared", "--json")
+        self.assertEqual(self.run_.status, 0, self.run_.output)
+        return {each["text"]: each for each in self.run_.data["names"]}
+
+    def test_regions_their_owners_and_their_ends(self) -> None:
+        one, two = f"one-{os.getpid()}", f"\ttwo-{os.getpid()}"
+        conf = self.write(self.provider("fine"))
+        first = self.hold("fine", one, "8192", "fine", one, "8192", "elsewhere", two, "77")
+        second = self.hold("fine", one, "8192")
+        found = self.names(conf)[one]
+        self.assertEqual((found["adapter"], found["length"], found["users"]), ("fine", 8192, 3))
+        self.assertEqual(bytes.fromhex(found["cookie"]), one.encode().ljust(40, b"\0"))
+        lives = {"lives": True, "registered": True}
+        self.assertCountEqual(found["regions"], [{"process": first.pid, **lives}] * 2 +
+                              [{"process": second.pid, **lives}])
+        text = Run(conf, "--shared")
+        self.assertEqual(text.status, 0, text.output)
+        self.assertRegex(text.output, rf'\n"{one}"\n +adapter +fine\n +bytes +8192\n +users +3\n'
+                         rf"( +process +({first.pid}|{second.pid}) lives\n){{3}}")
+        self.assertRegex(text.output, two.encode().ljust(40, b"\0").hex() + r"\n +adapter +0x"
+                         r"[0-9a-f]+, in no line of dat.conf\n +bytes +77\n +users +1\n")
+
+        second.kill()
+        second.wait()
+        found = self.names(conf)[one]
+        self.assertEqual(found["users"], 2)
+        self.assertIn({"process": second.pid, "lives": False, "registered": True},
+                      found["regions"])
+        self.assertRegex(Run(conf, "--shared").output, f"process +{second.pid} has ended")
+        first.stdin.close()
+        first.wait()
+        third = self.hold("fine", one, "9")  # in whose way the record of the dead process is
+        found = self.names(conf)
+        self.assertEqual((found[one]["length"], found[one]["regions"]),
+                         (9, [{"process": third.pid, **lives}]))
+        self.assertNotIn(first.pid, [region["process"] for each in found.values()
+                                     for region in each["regions"]])
+
+    def inside(self, before: str, *arguments: str) -> subprocess.CompletedProcess:
+        """A run where /dev/shm is empty, but for what `before` does there."""
+        hide = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c",
+                'mount -t tmpfs none /dev/shm && eval "$0" && exec "$@"']
+        if subprocess.run([*hide, "true", "true"], capture_output=True,
+                          check=False).returncode != 0:
+            self.skipTest("no mount namespace to hide /dev/shm in")
+        return subprocess.run([*hide, before, OPTIONS.program, "--shared", *arguments],
+                              capture_output=True, text=True, timeout=100, check=False)
+
+    def test_nothing_is_shared(self) -> None:
+        ended = f"{OPTIONS.holder} fine one 4 </dev/null >/dev/null"
+        for before in ("true", ended, ended + "; truncate -s 0 /dev/shm/*"):
+            done = self.inside(before)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), before)
+            self.assertIn("no process of this user has registered shared memory\n", done.stdout)
+            self.assertEqual(json.loads(self.inside(before, "--json").stdout)["names"], [])
+
+    def test_looking_makes_no_database(self) -> None:
+        done = self.inside(f"{OPTIONS.program} --shared; ls -A /dev/shm | wc -l; true")
+        self.assertRegex(done.stdout, r"shared memory\n0\n")
+
+    def test_a_database_that_cannot_be_read(self) -> None:
+        for before, why in (("truncate -s 4096 /dev/shm/*", "another size"),
+                            ("chmod 644 /dev/shm/*", "open to other users")):
+            done = self.inside(f"{OPTIONS.holder} </dev/null; {before}")
+            self.assertEqual((done.returncode, done.stdout), (1, "held\n"), done.stderr)
+            self.assertRegex(done.stderr, "dat-info: the database of shared memory cannot be read: "
+                             f"the file in /dev/shm .*{why}")
+
+    def test_records_of_any_content(self) -> None:
+        size = 4096 * 72
+        for byte in ("\\001", "\\177", "\\377"):
+            done = self.inside(f"{OPTIONS.holder} </dev/null >/dev/null; for f in /dev/shm/*; do "
+                               f"head -c {size} /dev/zero | tr '\\0' '{byte}' >$f; done", "--json")
+            self.assertEqual((done.returncode, done.stderr), (0, ""), byte)
+            for each in json.loads(done.stdout)["names"]:
+                self.assertEqual(each["users"], 0)
+                self.assertFalse(any(region["lives"] for region in each["regions"]))
+
+
 class Registry(WithFolder):
     def test_a_malformed_line(self) -> None:
         conf = self.write(self.provider("fine"), "odd u2.0 sometimes default x.so x.1.0 \"\" \"\"",
@@ -403,6 +495,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--program", required=True)
     parser.add_argument("--broken-provider", required=True)
+    parser.add_argument("--holder", required=True)
     parser.add_argument("--dat-conf", required=True)
     parser.add_argument("--system-libdat2", default="/nonexistent")
     rest = parser.parse_known_args(namespace=OPTIONS)[1]

@@ -8,6 +8,7 @@
 #include "program/libdat2.hpp"
 #include "query.hpp"
 #include "report.hpp"
+#include "shared.hpp"
 #include "suggest.hpp"
 
 #include <algorithm>
@@ -32,7 +33,7 @@ enum exit_status { opens = 0, does_not_open = 1, not_there = 3 };
 struct options {
     std::vector<std::string> adapters; ///< only these; all, if there are none
     double seconds = 10;
-    bool json = false, verbose = false, suggest = false;
+    bool json = false, verbose = false, suggest = false, shared = false;
 };
 
 /// Libraries read these variables when they are loaded, so the program re-executes itself.
@@ -154,6 +155,16 @@ int run_suggest(const options &o)
     return found.has_examples ? opens : not_there;
 }
 
+int run_shared(const options &o)
+{
+    const shared_memory found = look_at_shared_memory(o.seconds);
+    if (o.json)
+        print_shared_json(found);
+    else
+        print_shared(found);
+    return opens;
+}
+
 int run(const options &o)
 {
     findings found;
@@ -182,6 +193,11 @@ void describe(program::command_line &line, options &o)
               "of libdat2 and the providers");
     line.flag("--suggest", o.suggest,
               "print lines for the devices of this machine that dat.conf has no line for");
+    line.flag("--shared", o.shared,
+              "show the regions of shared memory that processes of this user have registered");
+    line.exclude("--shared", "--suggest");
+    line.exclude("--shared", "adapters");
+    line.exclude("--shared", "--adapter");
     line.flag("--json", o.json, "print JSON");
     line.number("--timeout", o.seconds, 0.1, 3600.0,
                 "seconds before opening an adapter is considered hung");
@@ -203,7 +219,7 @@ int main(int argc, char **argv)
     if (o.verbose)
         ask_for_messages(argv);
     try {
-        return o.suggest ? run_suggest(o) : run(o);
+        return o.shared ? run_shared(o) : o.suggest ? run_suggest(o) : run(o);
     } catch (const std::exception &e) {
         std::fprintf(stderr, "dat-info: %s\n", e.what());
         return does_not_open;

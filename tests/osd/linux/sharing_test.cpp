@@ -263,6 +263,39 @@ TEST_CASE("who has taken all names is said to have")
     CHECK(std::strcmp(wrong, "other users have taken all names for the file in /dev/shm") == 0);
 }
 
+TEST_CASE("who views pages sees what others write, and makes none")
+{
+    const fresh_name of;
+    osd::shared_pages written, viewed;
+    SUBCASE("there are none")
+    {
+        fs::remove(of.file);
+        CHECK(viewed.view(of.name.c_str(), size) == nullptr);
+        CHECK(viewed.address() == nullptr);
+        CHECK(of.all().empty());
+    }
+    SUBCASE("they are not filled yet")
+    {
+        REQUIRE(truncate(of.file.c_str(), 0) == 0);
+        CHECK(viewed.view(of.name.c_str(), size) == nullptr);
+        CHECK(viewed.address() == nullptr);
+        CHECK(fs::file_size(of.file) == 0);
+    }
+    SUBCASE("there are some")
+    {
+        REQUIRE(written.open(of.name.c_str(), size) == nullptr);
+        REQUIRE(viewed.view(of.name.c_str(), size) == nullptr);
+        static_cast<char *>(written.address())[size - 1] = 'x';
+        CHECK(static_cast<const char *>(viewed.address())[size - 1] == 'x');
+        CHECK(viewed.is_whole());
+        REQUIRE(truncate(of.file.c_str(), size / 2) == 0);
+        CHECK_FALSE(viewed.is_whole());
+        CHECK(viewed.view(of.name.c_str(), size) != nullptr);
+    }
+    written.close();
+    viewed.close();
+}
+
 TEST_CASE("pages that were cut off are known to be, removed ones are there")
 {
     const fresh_name of;
