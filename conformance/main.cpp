@@ -175,13 +175,14 @@ void describe(program::command_line &line, options &o)
     line.choices(
         "--promise", ours.promises,
         {"acknowledged", "final_byte_last", "local_protection", "private_descriptors",
-         "unmapped_memory"},
+         "unmapped_memory", "unmapped_messages"},
         "check what the transport guarantees beyond DAT: acknowledged, a request completes "
         "only after the peer has accepted or refused it; final_byte_last, the last byte of "
         "an RDMA write becomes visible after all others; local_protection, the LMR "
         "contexts of local segments are checked; private_descriptors, programs that the "
         "consumer starts inherit no descriptor; unmapped_memory, unmapping registered "
-        "memory fails operations but does not crash the process");
+        "memory fails operations but does not crash the process, though messages of up to 4 KiB "
+        "may; unmapped_messages, together with unmapped_memory, these do not either");
     line.file("--waivers", o.waivers_file, "JSON file of known failures to accept");
     line.text("--json", "FILE", o.json, "write the scorecard as JSON to this file");
     line.text("--html", "FILE", o.html, "write the scorecard as a web page to this file");

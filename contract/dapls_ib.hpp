@@ -524,7 +524,7 @@ struct dapls_ib : Types, port_traits {
     /// or cannot be used with these rights: a device that pins notices, other ports ask
     /// osd::look_at_memory. May return DAT_PRIVILEGES_VIOLATION if the device does not grant the
     /// rights to this process. Memory that is unmapped later shall fail operations, not the
-    /// process. Control.
+    /// process, unless its own thread copies while it posts or polls. Control.
     static status dapls_ib_mr_register(pd &, mr &, const mr_params &, mr_keys &) = delete;
 
     /// Ends a region to which no window is or will be bound. On return the remote key is dead, and

@@ -20,7 +20,9 @@ PROMISES = {
     "final_byte_last": "the last byte of an RDMA write becomes visible after all others",
     "local_protection": "the LMR contexts of local segments are checked",
     "private_descriptors": "programs that the consumer starts inherit no descriptor",
-    "unmapped_memory": "unmapping registered memory fails operations, but ends no process",
+    "unmapped_memory": "unmapping registered memory fails operations, but ends no process; messages "
+                       "of up to 4 KiB are left out",
+    "unmapped_messages": "nor do messages of up to 4 KiB end one",
 }
 # A field of dat.conf: it begins no comment and needs no quotes. The build appends -plain.
 ADAPTER = re.compile(r'[^\s"#][^\s"]{0,248}')

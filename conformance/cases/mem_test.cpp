@@ -533,6 +533,36 @@ TEST_CASE("MEM-17: what is unmapped while registered ends no process, and loses 
                                    DAT_COMPLETION_DEFAULT_FLAG));
         completes = owner.request_evd;
     }
+    if (the_settings().promised("unmapped_messages")) {
+        // Programs that poll are served in calls of their own.
+        const auto polls = [](DAT_EVD_HANDLE evd, milliseconds time) {
+            DAT_EVENT event{};
+            const auto until = std::chrono::steady_clock::now() + time;
+            while (std::chrono::steady_clock::now() < until)
+                if (dat_evd_dequeue(evd, &event) == DAT_SUCCESS)
+                    return event.event_data.dto_completion_event_data.user_cookie.as_64;
+            return DAT_UINT64{0};
+        };
+        local.virtual_address += leaving.length / 2;
+        local.segment_length = 64;
+        SUBCASE("where a short message is received")
+        {
+            CHECK(polls(owner.recv_evd, milliseconds(20)) == 0);
+            MUST(dat_ep_post_recv(owner.ep, 1, &local, cookie_of(8), DAT_COMPLETION_DEFAULT_FLAG));
+            leaving.remove(1, 15);
+            MUST(by.send(0, 64, 7));
+            CHECK(polls(owner.recv_evd, patience) == 8);
+            completes = by.request_evd;
+        }
+        SUBCASE("from where a short message is sent")
+        {
+            CHECK(polls(owner.recv_evd, milliseconds(20)) == 0);
+            MUST(by.recv(0, 64));
+            leaving.remove(1, 15);
+            MUST(dat_ep_post_send(owner.ep, 1, &local, cookie_of(7), DAT_COMPLETION_DEFAULT_FLAG));
+            completes = owner.request_evd;
+        }
+    }
     CHECK(next_dto(completes).user_cookie.as_64 == 7);
     CHECK(stays_empty(completes));
     MUST(dat_lmr_free(r.lmr));

@@ -36,6 +36,9 @@ struct watched_closes {
 };
 extern watched_closes watched_closes_now;
 
+/// How often this process has had the system copy between its own memory and rings or datagrams.
+extern std::atomic<int> copies_by_system;
+
 /// How often this thread has slept on descriptors.
 extern thread_local int sleeps_here;
 

@@ -3,6 +3,7 @@
 // remains when a process goes.
 #include "connection/ring_choice.hpp"
 #include "descriptors.hpp"
+#include "intercepted.hpp"
 #include "rig.hpp"
 
 #include <algorithm>
@@ -244,43 +245,197 @@ TEST_CASE("nothing is stored for a queue pair that was freed")
     CHECK(d->buffer.holds(0, 64, 6));
 }
 
+namespace {
+
+settings with_safe_copies()
+{
+    settings how = with_rings();
+    how.safe_copies = true;
+    return how;
+}
+
+/// Registered memory that can be neither read nor written any more.
+class gone_memory {
+public:
+    gone_memory(host &of, std::uint32_t length) : of_(of), length_(length)
+    {
+        at_ = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        REQUIRE(at_ != MAP_FAILED);
+        key_ = of.hca.add_region(region_, of.domain, at_, size, local_read | local_write);
+        REQUIRE(key_ != 0);
+        REQUIRE(mprotect(at_, size, PROT_NONE) == 0);
+    }
+    gone_memory(const gone_memory &) = delete;
+    gone_memory &operator=(const gone_memory &) = delete;
+    ~gone_memory()
+    {
+        CHECK(of_.hca.remove_region(region_));
+        munmap(at_, size);
+    }
+    request &ask(end &owner, work kind) const
+    {
+        request &r = owner.fresh(kind);
+        r.local[0] = {reinterpret_cast<std::uintptr_t>(at_), length_, key_};
+        r.segments = 1;
+        r.length = length_;
+        return r;
+    }
+
+private:
+    static constexpr std::size_t size = 8192;
+
+    host &of_;
+    const std::uint32_t length_;
+    void *at_ = nullptr;
+    memory_region region_;
+    std::uint32_t key_ = 0;
+};
+
+} // namespace
+
 TEST_CASE("memory that is gone fails its message, and not the process")
 {
-    two t;
-    const poller polls(t.a, t.b);
-    REQUIRE(uses_rings(t.a, t.b));
-    void *const page =
-        mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    REQUIRE(page != MAP_FAILED);
-    end &owner = t.a;
-    memory_region region;
-    const std::uint32_t key =
-        owner.of.hca.add_region(region, owner.of.domain, page, 4096, local_read | local_write);
-    REQUIRE(mprotect(page, 4096, PROT_NONE) == 0);
-    const local_segment gone{reinterpret_cast<std::uintptr_t>(page), 64, key};
-    SUBCASE("from where it is sent")
+    settings how = with_rings();
+    std::uint32_t length = most_copied + 1;
+    SUBCASE("long messages") {}
+    SUBCASE("short messages that the system shall copy")
     {
-        REQUIRE(t.b.receive(0, 64));
-        request &r = owner.fresh(work::send);
-        r.local[0] = gone;
-        r.segments = 1;
-        r.length = 64;
-        REQUIRE(owner.post(r));
-        expect(owner.sent(), work_status::local_protection);
+        how.safe_copies = true;
+        length = 64;
     }
-    SUBCASE("where it is received")
+    for (const bool sends : {true, false}) {
+        CAPTURE(sends);
+        two t(how);
+        const poller polls(t.a, t.b);
+        REQUIRE(uses_rings(t.a, t.b));
+        const gone_memory gone(t.here, length);
+        if (sends) {
+            REQUIRE(t.b.receive(0, length));
+            REQUIRE(t.a.post(gone.ask(t.a, work::send)));
+            expect(t.a.sent(), work_status::local_protection);
+        } else {
+            REQUIRE(t.a.pair.post_receive(gone.ask(t.a, work::receive)));
+            REQUIRE(t.b.send(0, length));
+            expect(t.a.received(), work_status::local_protection);
+            expect(t.b.sent(), work_status::remote_operation);
+        }
+    }
+}
+
+namespace {
+
+/// Passes messages until one goes by a ring. Returns how often the system copied for that.
+int copies_of_one(end &a, end &b, std::size_t size)
+{
+    int made = -1;
+    REQUIRE(becomes_true([&] {
+        const std::uint64_t packets = a.counts().by_ring;
+        const int before = copies_by_system.load();
+        pass(a, b, size);
+        if (a.counts().by_ring != packets)
+            made = copies_by_system.load() - before;
+        return made >= 0;
+    }));
+    return made;
+}
+
+} // namespace
+
+TEST_CASE("a short message is copied by the calls of its consumers, unless they forbid it")
+{
+    for (const std::size_t size : {std::size_t{64}, std::size_t{most_copied}}) {
+        CAPTURE(size);
+        two t;
+        two safe(with_safe_copies());
+        const poller polls(t.a, t.b);
+        const poller polls_safely(safe.a, safe.b);
+        t.a.buffer.fill(0, size, 5);
+        // On a busy machine a device's thread takes some packets, and has the system copy them.
+        CHECK(becomes_true([&] { return copies_of_one(t.a, t.b, size) == 0; }));
+        CHECK(t.b.buffer.holds(0, size, 5));
+        for (int i = 0; i < 20; ++i)
+            CHECK(copies_of_one(safe.a, safe.b, size) >= 2);
+    }
+}
+
+TEST_CASE("a thread copies from its own post, and into receives that it polls for, only")
+{
+    two t;
+    const gone_memory gone(t.here, 64);
+    SUBCASE("another thread sends what was posted")
     {
-        request &r = owner.fresh(work::receive);
-        r.local[0] = gone;
-        r.segments = 1;
-        r.length = 64;
-        REQUIRE(owner.pair.post_receive(r));
+        {
+            const poller polls(t.a, t.b);
+            REQUIRE(uses_rings(t.a, t.b));
+        }
+        REQUIRE(t.b.receive(0, 64));
+        t.a.pair.enter();
+        std::thread([&] { CHECK(t.a.post(gone.ask(t.a, work::send))); }).join();
+        t.a.pair.leave();
+        expect(t.a.sent(), work_status::local_protection);
+    }
+    SUBCASE("another queue is polled, or none")
+    {
+        end c(t.here), d(t.there);
+        REQUIRE(establish(c, d));
+        const poller polls(c, d);
+        REQUIRE(uses_rings(c, d));
+        REQUIRE(t.a.pair.post_receive(gone.ask(t.a, work::receive)));
         REQUIRE(t.b.send(0, 64));
-        expect(owner.received(), work_status::local_protection);
+        completion_record done;
+        REQUIRE(becomes_true([&] { return t.a.receive_queue.pop(done); }));
+        CHECK(done.status == work_status::local_protection);
         expect(t.b.sent(), work_status::remote_operation);
     }
-    CHECK(owner.of.hca.remove_region(region));
-    munmap(page, 4096);
+}
+
+namespace {
+
+std::atomic<int> polled_in_upcalls{-1}; ///< status of what an upcall found; negative before
+
+/// Polls the queue of the upcall until a completion other than a success comes.
+void poll_in_upcall(void *owner)
+{
+    completion_queue &queue = static_cast<end *>(static_cast<inbox *>(owner))->receive_queue;
+    static_cast<inbox *>(owner)->completion();
+    (void)becomes_true([&] {
+        completion_record done;
+        (void)queue.progress();
+        if (queue.pop(done) && done.status != work_status::success)
+            polled_in_upcalls.store(static_cast<int>(done.status));
+        return polled_in_upcalls.load() >= 0;
+    });
+}
+
+} // namespace
+
+TEST_CASE(
+    "a thread that waits at one queue, and makes the upcalls of another, copies nothing there")
+{
+    upcalls table = upcall_table;
+    table.completion = poll_in_upcall;
+    polled_in_upcalls.store(-1);
+    host here(with_rings(), table);
+    host there(with_rings());
+    end a(here), b(there);
+    REQUIRE(establish(a, b));
+    have_used_rings(a, b);
+    const gone_memory gone(here, 64);
+    a.receive_queue.arm(completion_queue::interest::any);
+    std::thread waits([&] {
+        while (polled_in_upcalls.load() < 0)
+            (void)a.send_queue.wait({}, osd::deadline::after_us(100'000));
+    });
+    REQUIRE(a.receive(0, 64));
+    REQUIRE(b.send(0, 64));
+    CHECK(becomes_true([&] { return a.completions.load() != 0; }));
+    CHECK(a.pair.post_receive(gone.ask(a, work::receive)));
+    CHECK(b.send(0, 64));
+    CHECK(becomes_true([] { return polled_in_upcalls.load() >= 0; }));
+    waits.join();
+    CHECK(polled_in_upcalls.load() == static_cast<int>(work_status::local_protection));
+    expect(b.sent(), work_status::success);
+    expect(b.sent(), work_status::remote_operation);
 }
 
 // ------------------------------------------------------------------------------------ peers that
@@ -463,13 +618,13 @@ TEST_CASE("packets go by a ring while the peer attends to it, and has not gone")
     met_paths t;
     std::uint32_t done = 0;
     CHECK(t.path->is_attended());
-    CHECK(t.path->send(&t.packet, 1, done) == send_result::sent);
+    CHECK(t.path->send(&t.packet, 1, false, done) == send_result::sent);
     CHECK(done == 1);
     CHECK(t.path->send_one(t.packet));
     CHECK(t.arrived() == 2);
     t.peer.set_asleep(true);
     CHECK(!t.path->is_attended());
-    CHECK(t.path->send(&t.packet, 1, done) == send_result::sent); // fell asleep meanwhile
+    CHECK(t.path->send(&t.packet, 1, false, done) == send_result::sent); // fell asleep meanwhile
     CHECK(done == 0);
     CHECK(!t.path->send_one(t.packet));
     t.peer.set_asleep(false);
@@ -491,11 +646,11 @@ TEST_CASE("what is sent again goes over the network")
     (void)window.push(1);
     ring_choice choice;
     std::uint32_t done = 0;
-    CHECK(choice.send(*t.path, window, packets, psns, 2, done) == send_result::sent);
+    CHECK(choice.send(*t.path, window, packets, psns, 2, false, done) == send_result::sent);
     CHECK(done == 2);
     window.at(101).again = true;
     done = 0;
-    CHECK(choice.send(*t.path, window, packets, psns, 2, done) == send_result::sent);
+    CHECK(choice.send(*t.path, window, packets, psns, 2, false, done) == send_result::sent);
     CHECK(done == 0);
 }
 

@@ -73,6 +73,7 @@ soft_hca::settings settings_of(const types::hca &h)
                                                                      : h.params.path_mtu != 0;
     how.direct = h.params.direct != 0;
     how.rings = h.params.rings != 0;
+    how.safe_copies = h.params.safe_copies != 0;
     how.bad_network = {h.params.loss, h.params.reorder, h.params.duplicate, h.params.delay_us,
                        h.params.seed};
     how.bad_network.corrupt = h.params.corrupt;

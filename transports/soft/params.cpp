@@ -23,6 +23,7 @@ constexpr param_option<adapter_params> options[] = {
     {"path_mtu", &adapter_params::path_mtu, 0, 1},
     {"direct", &adapter_params::direct, 0, 1},
     {"rings", &adapter_params::rings, 0, 1},
+    {"safe_copies", &adapter_params::safe_copies, 0, 1},
     {"loss", &adapter_params::loss, 0, 1000},
     {"reorder", &adapter_params::reorder, 0, 1000},
     {"duplicate", &adapter_params::duplicate, 0, 1000},

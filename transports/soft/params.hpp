@@ -25,6 +25,7 @@ struct adapter_params {
     std::uint32_t path_mtu = by_interface; ///< 0 or 1
     std::uint32_t direct = 1;              ///< access to the memory of processes of this host
     std::uint32_t rings = 1;               ///< packets to such peers go through shared memory
+    std::uint32_t safe_copies = 0;         ///< the system copies short messages, too
     char key_file[256] = {};               ///< name of the file with the key; empty: no key
     // A bad network, for tests; parts of a thousand.
     std::uint32_t loss = 0;

@@ -37,6 +37,11 @@ struct pair_identity {
     std::uint32_t slot = 0; ///< names the queue pair in its shard
 };
 
+/// Largest message that the processor copies out of the posting thread's segments, or into a
+/// receive for the thread that polls for it. The system copies longer ones: it takes little longer
+/// then, and does not fault where memory was unmapped.
+inline constexpr std::uint32_t most_copied = 4096;
+
 /// The send queue. Posting threads, which do not hold the lock, see the ring and the hints.
 struct send_queue {
     completion_target completions;
@@ -44,6 +49,8 @@ struct send_queue {
     [[no_unique_address]] posted_ring ring;  // the others fit behind what the lock's holder writes
     std::atomic<std::uint32_t> in_flight{0}; ///< packets
     std::atomic<std::uint32_t> started{0};   ///< position of the first request that was not
+    /// A send that the lock's holder is posting, whose segments it may read itself, or null.
+    const request *posting = nullptr;
 };
 
 /// The receive queue: it has receives of its own, or takes receives of a shared queue.
@@ -54,6 +61,9 @@ struct receive_queue {
     held_receives *shared_held = nullptr; ///< counts the shared receives that it holds
     high_watermarks watermarks;           ///< limits the shared receives that it holds
     [[no_unique_address]] posted_ring ring;
+    /// The lock's holder is a consumer that polls the completion queue of these receives: it may
+    /// copy into them itself.
+    bool polled = false;
     /// A post has to ring: the peer has no credit, a packet waits for a receive, or receives are to
     /// be flushed.
     std::atomic<bool> wanted{false};

@@ -10,6 +10,9 @@ bool queue_pair::post_send(request &r)
     r.done = false;
     r.status = work_status::success;
     const bool may_wait = r.length <= small;
+    // Read before another thread may complete the request.
+    const bool is_copied =
+        r.kind == work::send && r.length <= most_copied && !device->settings().safe_copies;
     std::uint32_t at;
     if (!sends.ring.post(r, at))
         return false;
@@ -19,7 +22,7 @@ bool queue_pair::post_send(request &r)
         sends.ring.is_near(at, sends.started.load(std::memory_order_relaxed), most_batched - 1))
         shard->marks.batch(identity.slot);
     else
-        ring();
+        ring_for(is_copied ? &r : nullptr);
     return true;
 }
 
@@ -34,13 +37,15 @@ bool queue_pair::post_receive(request &r)
     return true;
 }
 
-void queue_pair::ring() OSD_UNCHECKED
+void queue_pair::ring_for(const request *send) OSD_UNCHECKED
 {
     doorbell.store(true);
     if (!try_to_take())
         return; // the holder will see the doorbell, or who comes next
     doorbell.store(false);
+    sends.posting = send;
     connection_.pump(osd::now_ns(), true);
+    sends.posting = nullptr;
     leave();
 }
 

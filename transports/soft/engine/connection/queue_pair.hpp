@@ -42,7 +42,7 @@ public:
     // --- the shard's side
 
     /// Does the work that is pending, unless another thread holds the lock and will do it.
-    void ring();
+    void ring() { ring_for(nullptr); }
     void enter() OSD_ACQUIRE(lock) OSD_UNCHECKED
     {
         if (!lock.try_lock())
@@ -65,6 +65,8 @@ private:
     void receive_posted() override;
     void make_upcall(const upcalls &table, std::uint32_t event) override;
     void tell_path(const upcalls &table);
+    /// As ring(), by a thread that has posted this send; null: of which it copies nothing itself.
+    void ring_for(const request *send);
     void enter_behind_another();
     /// Fails if another thread is waiting for the lock.
     bool try_to_take() OSD_UNCHECKED { return waiting_.load() == 0 && lock.try_lock(); }

@@ -281,10 +281,13 @@ segment_result receiver::on_send(const packet &p)
     if (s.payload_size > receiving_->length - received_)
         return fail_receive(work_status::local_length, fault::message_too_long);
     bool there = true;
-    const work_status status =
-        p.base.kind == packet_kind::reference
-            ? fetch(p, there)
-            : memory_->scatter(*receiving_, received_, s.payload, s.payload_size);
+    work_status status;
+    if (p.base.kind == packet_kind::reference)
+        status = fetch(p, there);
+    else if (receives_->polled && received_ == 0 && s.last && s.payload_size <= most_copied)
+        status = memory_->copy_in(*receiving_, s.payload, s.payload_size);
+    else
+        status = memory_->scatter(*receiving_, received_, s.payload, s.payload_size);
     if (!there)
         return segment_result::not_fetched();
     if (status != work_status::success)

@@ -38,6 +38,12 @@ public:
     bool has_chosen_long() { return std::exchange(chose_long_, false); }
     /// The long send that a new packet belongs to, or null.
     static const request *long_send_of(const sent_packet &packet);
+    /// Whether a packet is a short send that the calling thread is posting.
+    bool may_copy(const sent_packet &packet) const
+    {
+        return sends_->posting != nullptr && packet.source == sends_->posting &&
+               packet.length <= most_copied;
+    }
     /// Whether the peer may be able to read our memory.
     bool may_be_fetched_from() const
     {

@@ -21,11 +21,12 @@ bool ring_choice::suits(send_window &window, const out_packet *packets, const st
 }
 
 send_result ring_choice::send(ring_path &ring, send_window &window, const out_packet *packets,
-                              const std::uint32_t *psns, std::uint32_t count, std::uint32_t &done)
+                              const std::uint32_t *psns, std::uint32_t count, bool plain,
+                              std::uint32_t &done)
 {
     if (!suits(window, packets, psns, count))
         return send_result::sent;
-    const send_result result = ring.send(packets, count, done);
+    const send_result result = ring.send(packets, count, plain, done);
     for (std::uint32_t i = 0; i < done; ++i)
         window.at(psns[i]).by_ring = true;
     if (result != send_result::busy)

@@ -10,9 +10,10 @@ namespace soft_hca {
 class ring_choice {
 public:
     /// Puts the first of these packets into the ring; `done` is their number. The caller sends the
-    /// others over the network, unless it returns an error.
+    /// others over the network, unless it returns an error. `plain`: see ring_path.
     send_result send(ring_path &ring, send_window &window, const out_packet *packets,
-                     const std::uint32_t *psns, std::uint32_t count, std::uint32_t &done);
+                     const std::uint32_t *psns, std::uint32_t count, bool plain,
+                     std::uint32_t &done);
 
 private:
     bool suits(send_window &window, const out_packet *packets, const std::uint32_t *psns,

@@ -154,7 +154,8 @@ OSD_ALWAYS_INLINE bool transmitter::transmit(const out_packet *packets, const st
     send_result result = send_result::sent;
     ring_path *const ring = by_ring ? path_->ring() : nullptr;
     if (ring != nullptr) {
-        result = ring_choice_.send(*ring, *window_, packets, psns, count, done);
+        const bool plain = count == 1 && requests_->may_copy(window_->at(psns[0]));
+        result = ring_choice_.send(*ring, *window_, packets, psns, count, plain, done);
         record_->counts.by_ring += done;
     }
     if (result == send_result::sent && done != count) {
@@ -248,7 +249,7 @@ bool transmitter::refer(const std::uint32_t *psns, std::uint32_t count, std::int
     out.add(out.header, write_base(out.header, base));
     requests_->refer(out, first, size, count);
     std::uint32_t done = 0;
-    (void)ring_choice_.send(*ring, *window_, &out, psns, 1, done);
+    (void)ring_choice_.send(*ring, *window_, &out, psns, 1, true, done);
     if (done == 0)
         return false;
     for (std::uint32_t i = 0; i < count; ++i) {

@@ -57,9 +57,11 @@ void *completion_queue::end_receive(const completion_record &done) const
 
 bool completion_queue::progress(bool sleeps_next)
 {
+    const bool copies = served_.consumers_copy && in_upcalls_.load() == 0;
+    const completion_ring *const polled = copies ? this : nullptr;
     bool moved = false;
     for (std::uint64_t left = shards_.load(std::memory_order_relaxed); left != 0; left &= left - 1)
-        moved = served_.shards[std::countr_zero(left)].progress(sleeps_next) || moved;
+        moved = served_.shards[std::countr_zero(left)].progress(sleeps_next, polled) || moved;
     return moved;
 }
 

@@ -15,6 +15,8 @@ struct queue_service {
     std::uint32_t callbacks; ///< number of the shard that makes the upcalls
     /// A waiting thread makes the upcalls that are due, in place of the shards' threads.
     bool waiter_calls_back;
+    /// A consumer that polls a queue copies short messages into its receives itself.
+    bool consumers_copy;
 };
 
 class completion_queue final : public completion_ring {

@@ -60,7 +60,7 @@ bool device::make_queue(completion_queue &queue, void *owner, std::uint32_t dept
 {
     const std::uint32_t home = next_shard_.fetch_add(1) % settings_.threads;
     const queue_service served{shards_.get(), home, settings_.spread_callbacks ? home : 0,
-                               settings_.waiters_call_back};
+                               settings_.waiters_call_back, !settings_.safe_copies};
     if (!queue.open(owner, served, depth))
         return false;
     for (std::uint32_t i = 0; depth == 0 && i < settings_.threads; ++i)

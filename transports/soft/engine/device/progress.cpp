@@ -34,13 +34,15 @@ bool parse_sealed_only(const std::uint8_t *bytes, std::size_t size, base_header 
 
 // ------------------------------------------------------------------------------------- poll lock
 
-bool progress_engine::poll(bool sleeps_next) OSD_UNCHECKED
+bool progress_engine::poll(bool sleeps_next, const completion_ring *polled) OSD_UNCHECKED
 {
     context_.sleep.note_poll();
     if (waiting_.load() != 0 || !poll_lock_.try_lock())
         return false;
     const std::int64_t now = osd::now_ns();
+    polled_ = polled;
     bool received = receive(now, sleeps_next);
+    polled_ = nullptr;
     if (received ? came_after_pause(now) : sleeps_next || now - received_ns_ > gather_acks_ns)
         flush_acks();
     if (sleeps_next || !keep_batching())
@@ -179,11 +181,14 @@ void progress_engine::switch_to(queue_pair *pair, std::int64_t now)
         return;
     if (current_ != nullptr) {
         current_->connection().after_receiving(now);
+        current_->receives.polled = false;
         current_->leave();
     }
     current_ = pair;
-    if (pair != nullptr)
-        pair->enter();
+    if (pair == nullptr)
+        return;
+    pair->enter();
+    pair->receives.polled = polled_ != nullptr && pair->receives.completions.is(polled_);
 }
 
 void progress_engine::receive_packet(const std::uint8_t *bytes, std::size_t size,

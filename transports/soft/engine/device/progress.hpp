@@ -39,7 +39,9 @@ public:
     /// Makes progress, unless another thread does so. True if packets were received: there may be
     /// more, and their acknowledgements are held back until a later call receives none, or a call
     /// with `sleeps_next`, by a thread that is about to sleep.
-    bool poll(bool sleeps_next);
+    /// `polled`: the completion queue that the consumer polls, into whose receives it may copy
+    /// itself.
+    bool poll(bool sleeps_next, const completion_ring *polled = nullptr);
     /// Receives packets; waits while another thread makes progress. For a thread that is about to
     /// sleep and has shown that to peers: they put no further packets into the rings.
     void take_all();
@@ -105,7 +107,8 @@ private:
     osd::mutex poll_lock_;
     std::atomic<std::uint32_t> waiting_{0}; ///< threads that wait for the poll lock
     queue_pair *current_ OSD_GUARDED_BY(poll_lock_) = nullptr; ///< locked for a run of packets
-    std::int64_t received_ns_ OSD_GUARDED_BY(poll_lock_) = 0;  ///< time of the latest packets
+    const completion_ring *polled_ OSD_GUARDED_BY(poll_lock_) = nullptr; ///< see poll()
+    std::int64_t received_ns_ OSD_GUARDED_BY(poll_lock_) = 0; ///< time of the latest packets
     /// Time of the latest packets from a ring.
     std::int64_t ring_ns_ OSD_GUARDED_BY(poll_lock_) = 0;
     /// Time at which the socket was read last.

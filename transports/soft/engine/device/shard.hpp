@@ -46,7 +46,11 @@ public:
 
     // --- consumers
 
-    bool progress(bool sleeps_next) { return progress_.poll(sleeps_next); }
+    /// `polled`: see progress_engine::poll().
+    bool progress(bool sleeps_next, const completion_ring *polled = nullptr)
+    {
+        return progress_.poll(sleeps_next, polled);
+    }
     /// Makes progress for a consumer that is about to sleep, and makes the upcalls that result.
     bool progress_and_call_back()
     {

@@ -43,6 +43,9 @@ struct settings {
     bool path_mtu = false; ///< find what a path carries, where the peer does, too
     bool direct = false;   ///< access memory of processes of this host directly
     bool rings = false;    ///< send packets to such processes through shared memory
+    /// The system copies short messages, too, between consumers' memory and rings or datagrams: no
+    /// thread gets a fault where memory was unmapped.
+    bool safe_copies = false;
     impairment bad_network;
     key_settings key;
     inproc_network *network = nullptr;   ///< instead of UDP

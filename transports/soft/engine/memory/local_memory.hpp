@@ -42,6 +42,8 @@ public:
     /// Stores received bytes at an offset of the local memory of a request.
     work_status scatter(const request &r, std::uint32_t offset, const std::uint8_t *from,
                         std::uint32_t size) const;
+    /// As scatter(), by the processor: the thread gets a fault where memory is not mapped any more.
+    work_status copy_in(const request &r, const std::uint8_t *from, std::uint32_t size) const;
     /// Lists where scatter() would store bytes: at most max_segments pieces.
     work_status list(const request &r, std::uint32_t offset, std::uint32_t size, bytes_view *out,
                      std::uint32_t &pieces) const;
@@ -61,9 +63,9 @@ public:
     }
 
 private:
-    template <std::uint32_t right>
+    template <std::uint32_t right, class Place>
     work_status scatter_with(const request &r, std::uint32_t offset, const std::uint8_t *from,
-                             std::uint32_t size) const;
+                             std::uint32_t size, Place &&place_part) const;
 
     memory_table *table_ = nullptr;
     memory_windows *windows_ = nullptr;

@@ -71,15 +71,35 @@ send_result ring_path::send_some(const out_packet *packets, std::uint32_t count,
     return send_result::sent;
 }
 
-send_result ring_path::send(const out_packet *packets, std::uint32_t count, std::uint32_t &done)
+send_result ring_path::send_safely(const out_packet *packets, std::uint32_t count,
+                                   std::uint32_t &done)
 {
-    done = 0;
-    osd::lock_guard hold(writing_);
     if (!gather_.is_open() && !gather_.open(gathered))
         return send_result::busy;
     send_result result = send_result::sent;
     while (result == send_result::sent && done < count && packets[done].size <= ring_file::largest)
         result = send_some(packets + done, count - done, done);
+    return result;
+}
+
+send_result ring_path::send_plain(const out_packet *packets, std::uint32_t count,
+                                  std::uint32_t &done)
+{
+    while (done < count && packets[done].size <= ring_file::largest)
+        if (!put(packets[done]))
+            return send_result::busy;
+        else
+            ++done;
+    return send_result::sent;
+}
+
+send_result ring_path::send(const out_packet *packets, std::uint32_t count, bool plain,
+                            std::uint32_t &done)
+{
+    done = 0;
+    osd::lock_guard hold(writing_);
+    const send_result result =
+        plain ? send_plain(packets, count, done) : send_safely(packets, count, done);
     if (writer_.is_attended())
         return result;
     done = 0; // the peer may sleep now without having seen them: all are sent as datagrams, too

@@ -34,8 +34,10 @@ public:
     }
     /// Puts the first of these packets into the ring; `done` is their number. The next one had no
     /// room (`busy`) or is in memory that is not mapped (`bad_memory`): parts of the packets may be
-    /// memory of consumers. After `sent` the caller sends the others as datagrams.
-    send_result send(const out_packet *packets, std::uint32_t count, std::uint32_t &done);
+    /// memory of consumers. After `sent` the caller sends the others as datagrams. `plain`: they
+    /// are in memory that the calling thread may read itself.
+    send_result send(const out_packet *packets, std::uint32_t count, bool plain,
+                     std::uint32_t &done);
     /// Puts a packet that is in memory of our own. False if it has to be sent as a datagram.
     bool send_one(const out_packet &packet);
 
@@ -60,6 +62,10 @@ private:
     const ring_file &theirs() const { return *static_cast<const ring_file *>(theirs_->bytes()); }
     bool put(const out_packet &packet) OSD_REQUIRES(writing_);
     bool put(const void *bytes, std::uint32_t size) OSD_REQUIRES(writing_);
+    send_result send_plain(const out_packet *packets, std::uint32_t count, std::uint32_t &done)
+        OSD_REQUIRES(writing_);
+    send_result send_safely(const out_packet *packets, std::uint32_t count, std::uint32_t &done)
+        OSD_REQUIRES(writing_);
     send_result send_some(const out_packet *packets, std::uint32_t count, std::uint32_t &done)
         OSD_REQUIRES(writing_);
 

@@ -201,7 +201,9 @@ void completion_ring::count_others(std::int32_t change)
 
 void completion_ring::make_upcall(const upcalls &table, std::uint32_t event)
 {
+    in_upcalls_.fetch_add(1);
     event == overflow_event ? table.overflow(owner_) : table.completion(owner_);
+    in_upcalls_.fetch_sub(1);
 }
 
 void completion_ring::arm(interest what)

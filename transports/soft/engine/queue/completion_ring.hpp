@@ -167,6 +167,7 @@ protected:
     void *owner_ = nullptr;
     std::atomic<std::uint64_t> shards_{0};
     upcall_queue *upcalls_ = nullptr;
+    std::atomic<std::uint32_t> in_upcalls_{0}; ///< upcalls that are being made: they may poll
     alignas(64) std::atomic<std::uint32_t> head_{0};
     std::uint32_t counted_ = 0; ///< the consumer's: cells between head_ and here are filled
     alignas(64) std::atomic<std::uint32_t> wanted_{0};

@@ -16,6 +16,8 @@ public:
     /// Sets the id of the queue pair, which completions carry.
     void identify(std::uint32_t pair) { pair_ = pair; }
 
+    bool is(const completion_ring *ring) const { return ring_ == ring; }
+
     /// Completes a request, unless it is silent and succeeded.
     void complete(request &r, work_status status, std::uint32_t length) const;
     /// Completes a receive with success. `immediate` is the data, or the key that was invalidated.
