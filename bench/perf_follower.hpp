@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// The side of dat-perf that answers: what the two sides say first, and what the follower does then.
+#pragma once
+
+#include "channel.hpp"
+#include "dat_link.hpp"
+
+#include <cstdint>
+#include <string>
+#include <sys/socket.h>
+#include <utility>
+
+namespace bench::perf {
+
+/// What the leader says first.
+struct greeting {
+    char magic[8] = {'d', 'a', 't', 'p', 'e', 'r', 'f', '2'};
+    std::uint32_t max_size = 0;
+    double limit_s = 0;
+};
+
+struct invitation {
+    sockaddr_storage address;
+    DAT_CONN_QUAL qualifier;
+    std::uint32_t max_size; ///< that the follower allows; less than was asked for: it refuses
+};
+
+/// Waits for a peer that begins as a leader does.
+std::pair<channel, greeting> await_leader(peer_listener &listener, std::uint32_t max_size,
+                                          double wait);
+/// Answers the leader until it has finished.
+void follow(channel &leader, const greeting &hello, const std::string &adapter_name,
+            double leader_timeout);
+
+} // namespace bench::perf
