@@ -15,6 +15,7 @@
 #include "statistics.hpp"
 
 #include <cstdio>
+#include <thread>
 
 namespace {
 
@@ -65,8 +66,8 @@ plot::figure figure_of(const options &o, const std::vector<measurement> &all)
     figure.footnote = program::this_origin().text();
     figure.panels = {
         panel_of(all, "latency", "Latency: half a round trip", "s", 1e-6),
-        panel_of(all, "bandwidth", "Bandwidth, one way", "B/s", 1),
-        panel_of(all, "rate", "Messages per second, one way", "/s", 1),
+        panel_of(all, "bandwidth", "Bandwidth", "B/s", 1),
+        panel_of(all, "rate", "Messages per second", "/s", 1),
         connections_of(all),
     };
     return figure;
@@ -128,22 +129,70 @@ void run_forked(const options &o)
         throw program::failure("the peer process exited abnormally");
 }
 
+/// Serves several clients at once, each in a process of its own.
+void serve_many(peer_listener &listener, const options &o)
+{
+    std::vector<forked_peer> children;
+    std::string late;
+    while (late.empty() && children.size() < o.clients) {
+        try {
+            auto accepted = await_leader(listener, o.max_size, o.wait);
+            auto [child, parent] = forked_peer::start(
+                [&](channel &) { follow(accepted.first, accepted.second, o.adapter, o.limit); });
+            children.push_back(std::move(child));
+            std::fprintf(stderr, "client %zu of %u\n", children.size(), o.clients);
+        } catch (const program::failure &e) {
+            late = e.what();
+        }
+    }
+    std::size_t good = 0;
+    for (forked_peer &child : children)
+        good += child.ended_well(seconds(longest_limit_s));
+    if (!late.empty())
+        throw program::failure(late);
+    if (good < children.size())
+        throw program::failure(std::to_string(good) + " of " + std::to_string(children.size()) +
+                               " clients were served to their end");
+}
+
+void serve(const options &o)
+{
+    peer_listener listener(o.port, o.listen);
+    std::fprintf(stderr, "waiting for dat-perf --client on TCP port %u of %s\n", o.port,
+                 o.listen.empty() ? "every address" : o.listen.c_str());
+    if (o.clients > 1)
+        return serve_many(listener, o);
+    auto [client, hello] = await_leader(listener, o.max_size, o.wait);
+    follow(client, hello, o.adapter, o.limit);
+}
+
+/// Names what makes figures of many threads low.
+void warn_of_threads(const options &o)
+{
+    const unsigned polling = o.threads * (o.host.empty() ? 2 : 1);
+    const unsigned processors = std::thread::hardware_concurrency();
+    if (o.threads > 1 && processors != 0 && polling > processors)
+        std::fprintf(
+            stderr,
+            "dat-perf: %u threads poll, and this host has %u processors: the adapter could "
+            "do more\n",
+            polling, processors);
+}
+
 /// Returns false when that was said already.
 bool run(const options &o)
 {
     if (const std::string busy = program::this_origin().warning(); !busy.empty() && !o.server)
         std::fprintf(stderr, "dat-perf: %s\n", busy.c_str());
+    if (!o.server)
+        warn_of_threads(o);
     if (o.in_job)
         return measure_pairs(o);
     for (const std::string &path : {o.json, o.svg})
         if (!path.empty())
             program::check_output(path);
     if (o.server) {
-        peer_listener listener(o.port, o.listen);
-        std::fprintf(stderr, "waiting for dat-perf --client on TCP port %u of %s\n", o.port,
-                     o.listen.empty() ? "every address" : o.listen.c_str());
-        auto [client, hello] = await_leader(listener, o.max_size, o.wait);
-        follow(client, hello, o.adapter, o.limit);
+        serve(o);
     } else if (!o.host.empty()) {
         channel server = call_peer(o.host, o.port, seconds(std::min(o.limit, 5.0)));
         lead(server, o);
@@ -164,6 +213,10 @@ void describe(program::command_line &line, options &o)
               "measure between the ranks of a job, which a launcher has started");
     line.exclude("--job", "--server");
     line.exclude("--job", "--client");
+    line.number("--clients", o.clients, 1u, 1000u,
+                "how many clients --server serves at once, each in a process of its own");
+    line.exclude("--clients", "--client");
+    line.exclude("--clients", "--job");
     line.text("--listen", "ADDRESS", o.listen,
               "address on which --server takes its client (default: every address)");
     line.exclude("--listen", "--client");
@@ -182,6 +235,15 @@ void describe(program::command_line &line, options &o)
     line.flag("--sweep", o.sweep, "measure latency and rate over --sizes too; takes half a minute");
     line.exclude("--sweep", "--quick");
     line.exclude("--tests", "--quick");
+    line.number(
+        "--threads", o.threads, 1u, most_threads,
+        "connections that carry bandwidth and rate at once, a thread for each on both sides");
+    line.exclude("--threads", "--server");
+    line.exclude("--threads", "--quick");
+    line.flag("--both-ways", o.both_ways,
+              "measure bandwidth and rate in both directions at once, too");
+    line.exclude("--both-ways", "--server");
+    line.exclude("--both-ways", "--quick");
     line.number("--window", o.window, 1u, stream_window, "number of outstanding RDMA operations");
     line.number("--duration", o.duration, 0.01, 3600.0, "seconds per measurement");
     line.number("--wait", o.wait, 0.1, 1e6, "seconds --server waits for a client");
@@ -214,6 +276,11 @@ int main(int argc, char **argv)
     if (o.wants("open") && !o.has_one_host()) {
         std::fprintf(stderr, "dat-perf: --tests open measures on one host: leave out --server, "
                              "--client and --job\nrun dat-perf --help for usage\n");
+        return 2;
+    }
+    if (o.clients > 1 && !o.server) {
+        std::fprintf(stderr, "dat-perf: --clients is for --server\n"
+                             "run dat-perf --help for usage\n");
         return 2;
     }
     o.settle();

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "perf_follower.hpp"
 
+#include "perf_links.hpp"
 #include "perf_options.hpp"
+#include "plot.hpp"
 #include "traffic.hpp"
 
 #include <cstring>
@@ -34,13 +36,16 @@ std::string why_no_leader(channel &peer, std::span<const char> said, std::uint32
     if (said.size() < sizeof hello)
         return "";
     std::memcpy(&hello, said.data(), sizeof hello);
-    if (hello.max_size == 0 || !(hello.limit_s > 0 && hello.limit_s <= longest_limit_s))
+    if (hello.max_size == 0 || hello.threads == 0 || hello.threads > most_threads ||
+        !(hello.limit_s > 0 && hello.limit_s <= longest_limit_s))
         return "it is no dat-perf --client";
-    if (hello.max_size <= max_size)
+    if (wanted_bytes(hello) <= max_size)
         return "";
     peer.send(invitation{{}, 0, max_size});
-    return "it asks for messages of " + std::to_string(hello.max_size) + " bytes; --max-size is " +
-           std::to_string(max_size);
+    return "it asks for messages of " + std::to_string(hello.max_size) + " bytes" +
+           (hello.threads > 1 ? " over each of " + std::to_string(hello.threads) + " connections"
+                              : "") +
+           "; --max-size is " + std::to_string(max_size);
 }
 
 } // namespace
@@ -62,13 +67,16 @@ void follow(channel &leader, const greeting &hello, const std::string &adapter_n
             double leader_timeout)
 {
     patience p(leader, seconds(hello.limit_s));
-    dat_adapter adapter(adapter_name);
-    dat_link link(adapter, hello.max_size);
+    dat_adapter adapter(adapter_name, hello.threads > 1);
+    const links all = make_links(adapter, hello.threads, hello.max_size);
     dat_listener listener(adapter, 0);
-    leader.send(invitation{adapter.address(), listener.qualifier(), hello.max_size});
-    link.accept(listener.next_request(p), p);
-    leader.send(link.memory());
-    link.set_peer_memory(leader.receive<remote_memory>(seconds(hello.limit_s)));
+    leader.send(
+        invitation{adapter.address(), listener.qualifier(), hello.max_size * hello.threads});
+    for (const auto &link : all) {
+        link->accept(listener.next_request(p), p);
+        leader.send(link->memory());
+        link->set_peer_memory(leader.receive<remote_memory>(seconds(hello.limit_s)));
+    }
     for (;;) {
         const auto what = leader.receive<command>(seconds(leader_timeout));
         if (what.what == pattern::finish)
@@ -78,8 +86,12 @@ void follow(channel &leader, const greeting &hello, const std::string &adapter_n
         if (what.what == pattern::connections) {
             leader.send('r');
             take_connections(adapter, listener, what.count, p);
+        } else if (is_stream(what.what)) {
+            leader.send('r');
+            for_all(all, leader, seconds(hello.limit_s),
+                    [&](dat_link &link, patience &own) { take_part(link, what, own); });
         } else {
-            answer(link, what, leader, p);
+            answer(*all.front(), what, leader, p);
         }
     }
 }

@@ -15,15 +15,23 @@ namespace bench::perf {
 
 /// What the leader says first.
 struct greeting {
-    char magic[8] = {'d', 'a', 't', 'p', 'e', 'r', 'f', '2'};
+    char magic[8] = {'d', 'a', 't', 'p', 'e', 'r', 'f', '3'};
     std::uint32_t max_size = 0;
+    std::uint32_t threads = 1; ///< and connections
     double limit_s = 0;
 };
+
+/// Bytes that the longest messages of all connections have together.
+inline std::uint64_t wanted_bytes(const greeting &hello)
+{
+    return std::uint64_t{hello.max_size} * hello.threads;
+}
 
 struct invitation {
     sockaddr_storage address;
     DAT_CONN_QUAL qualifier;
-    std::uint32_t max_size; ///< that the follower allows; less than was asked for: it refuses
+    std::uint32_t max_size; ///< that the follower allows, of all connections together; less than
+                            ///< was asked for: it refuses
 };
 
 /// Waits for a peer that begins as a leader does.

@@ -125,7 +125,7 @@ void pairs::print(const program::json &all) const
     if (all.empty())
         return;
     std::FILE *const to = o_.out();
-    std::fprintf(to, "%s, %zu pairs of ranks at once\n%-26s %8s %12s %12s %12s %12s\n",
+    std::fprintf(to, "%s, %zu pairs of ranks at once\n%-33s %8s %12s %12s %12s %12s\n",
                  o_.adapter.c_str(), all.size(), "", "", "lowest", "median", "highest", "together");
     for (const program::json &first : all[0]["results"]) {
         const auto unit = first["unit"].get<std::string>();
@@ -141,7 +141,7 @@ void pairs::print(const program::json &all) const
             sum += each;
         const auto text = [&](double value) { return value_text(value, shown); };
         std::fprintf(
-            to, "%-11s %-14s %8s %12s %12s %12s %12s\n", first["test"].get<std::string>().c_str(),
+            to, "%-11s %-21s %8s %12s %12s %12s %12s\n", first["test"].get<std::string>().c_str(),
             first["how"].get<std::string>().c_str(),
             first.contains("size") ? size_text(first["size"].get<std::uint32_t>()).c_str() : "",
             text(quantile(values, 0)).c_str(), text(median(values)).c_str(),

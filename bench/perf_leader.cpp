@@ -8,33 +8,42 @@
 namespace bench::perf {
 
 leader::leader(channel &peer, const options &o)
-    : o_(o), peer_(peer), p_(peer, seconds(o.limit)), progress_(!o.in_job), adapter_(o.adapter),
-      link_(adapter_, o.largest())
+    : o_(o), peer_(peer), p_(peer, seconds(o.limit)), progress_(!o.in_job),
+      adapter_(o.adapter, o.threads > 1), links_(make_links(adapter_, o.threads, o.largest()))
 {
     greeting hello;
     hello.max_size = o.largest();
+    hello.threads = o.threads;
     hello.limit_s = o.limit;
     peer_.send(hello);
     to_ = peer_.receive<invitation>(seconds(o.limit));
-    if (to_.max_size < hello.max_size)
+    if (to_.max_size < wanted_bytes(hello))
         throw program::failure(
-            "the server refuses messages of " + size_text(hello.max_size) + ": it allows " +
-            size_text(to_.max_size) +
+            "the server refuses messages of " + size_text(hello.max_size) +
+            (hello.threads > 1 ? " over each of " + std::to_string(hello.threads) + " connections"
+                               : "") +
+            ": it allows " + size_text(to_.max_size) +
             "\n  start it with a larger --max-size, or choose smaller --size and --sizes");
     if (osd::address::is_loopback(reinterpret_cast<const sockaddr *>(&to_.address)) &&
         !peer_.is_local())
         throw program::failure("the adapter of the server has a loopback address, which cannot be "
                                "reached from here\n  start the server on an adapter of a network");
-    link_.connect(to_.address, to_.qualifier, p_);
-    link_.set_peer_memory(peer_.receive<remote_memory>(seconds(o.limit)));
-    peer_.send(link_.memory());
+    for (const auto &link : links_) {
+        link->connect(to_.address, to_.qualifier, p_);
+        link->set_peer_memory(peer_.receive<remote_memory>(seconds(o.limit)));
+        peer_.send(link->memory());
+    }
 }
 
 void leader::run()
 {
     if (o_.quick)
         return run_quick();
-    say("%s\n", o_.adapter.c_str());
+    if (o_.threads > 1)
+        say("%s, bandwidth and rate over %u connections, a thread for each\n", o_.adapter.c_str(),
+            o_.threads);
+    else
+        say("%s\n", o_.adapter.c_str());
     if (o_.wants("latency"))
         for (const std::uint32_t size : o_.small_sizes())
             run_latency(size);
@@ -101,8 +110,8 @@ void leader::latency(const char *name, pattern what, std::uint32_t size)
     } while (clock::now() < end);
     progress_.clear();
     const double best = quantile(samples, 0), p99 = quantile(samples, 0.99);
-    say("latency    %-14s %8s  %8.2f us   (best %.2f, 99 %% below %.2f, %zu round trips)\n", name,
-        size_text(size).c_str(), median(samples), best, p99, samples.size());
+    say("latency    %-*s %8s  %8.2f us   (best %.2f, 99 %% below %.2f, %zu round trips)\n",
+        name_width(), name, size_text(size).c_str(), median(samples), best, p99, samples.size());
     program::json &added = result("latency", name, size, "us", median(samples));
     added["best"] = best;
     added["quantile_99"] = p99;
@@ -133,14 +142,20 @@ void leader::run_latency(std::uint32_t size)
 seconds leader::stream_once(pattern what, std::uint32_t size, std::uint32_t count)
 {
     ask(what, size, count);
-    switch (what) {
-    case pattern::write_stream:
-        return write_many(link_, size, count, o_.window, p_);
-    case pattern::read_stream:
-        return read_many(link_, size, count, o_.window, p_);
-    default:
-        return send_many(link_, size, count, p_);
-    }
+    return for_all(links_, peer_, seconds(o_.limit), [&](dat_link &link, patience &p) {
+        switch (what) {
+        case pattern::write_stream:
+        case pattern::write_both:
+            return write_many(link, size, count, o_.window, p);
+        case pattern::read_stream:
+        case pattern::read_both:
+            return read_many(link, size, count, o_.window, p);
+        case pattern::message_both:
+            return exchange_many(link, size, count, p);
+        default:
+            return send_many(link, size, count, p);
+        }
+    });
 }
 
 /// Bandwidth and rate may ask for one and the same stream.
@@ -161,11 +176,13 @@ double leader::measure_stream(pattern what, std::uint32_t size)
     const double trial = stream_once(what, size, some).count() / some;
     progress_.go_on();
     const std::uint32_t count = fitting(2e6, trial);
+    const double bytes =
+        double(count) * size * double(links_.size()) * (goes_both_ways(what) ? 2 : 1);
     std::vector<double> rates;
     const auto end =
         clock::now() + std::chrono::duration_cast<clock::duration>(seconds(o_.duration));
     do {
-        rates.push_back(double(count) * size / stream_once(what, size, count).count());
+        rates.push_back(bytes / stream_once(what, size, count).count());
         progress_.go_on();
     } while (clock::now() < end);
     return median(rates);
@@ -176,7 +193,7 @@ double leader::bandwidth(const char *name, pattern what, std::uint32_t size)
     progress_.show(std::string("bandwidth, ") + name + ", " + size_text(size));
     const double rate = bytes_per_second(what, size);
     progress_.clear();
-    result("bandwidth", name, size, "B/s", rate);
+    result("bandwidth", name, size, "B/s", rate)["connections"] = links_.size();
     return rate;
 }
 
@@ -190,27 +207,39 @@ void leader::run_bandwidth()
     const DAT_IA_ATTR &attr = adapter_.attr();
     for (const way &w : {way{"RDMA write", pattern::write_stream, attr.max_rdma_size},
                          way{"RDMA read", pattern::read_stream, attr.max_rdma_size},
-                         way{"send", pattern::message_stream, attr.max_message_size}}) {
+                         way{"send", pattern::message_stream, attr.max_message_size},
+                         way{"RDMA write, both ways", pattern::write_both, attr.max_rdma_size},
+                         way{"RDMA read, both ways", pattern::read_both, attr.max_rdma_size},
+                         way{"send, both ways", pattern::message_both, attr.max_message_size}}) {
+        if (goes_both_ways(w.what) && !o_.both_ways)
+            continue;
         for (const std::uint32_t size : o_.sizes) {
             if (!usable(size, w.limit, "bandwidth"))
                 continue;
             const double rate = bandwidth(w.name, w.what, size);
-            say("bandwidth  %-14s %8s  %11s\n", w.name, size_text(size).c_str(),
+            say("bandwidth  %-*s %8s  %11s\n", name_width(), w.name, size_text(size).c_str(),
                 value_text(rate, "B/s").c_str());
         }
     }
+}
+
+void leader::message_rate(const char *name, pattern what, std::uint32_t size)
+{
+    progress_.show(std::string("message rate, ") + name + ", " + size_text(size));
+    const double rate = bytes_per_second(what, size) / size;
+    progress_.clear();
+    say("rate       %-*s %8s  %11s\n", name_width(), name, size_text(size).c_str(),
+        value_text(rate, "messages/s").c_str());
+    result("rate", name, size, "1/s", rate)["connections"] = links_.size();
 }
 
 void leader::run_rate(std::uint32_t size)
 {
     if (!usable(size, adapter_.attr().max_message_size, "rate"))
         return;
-    progress_.show("message rate, " + size_text(size));
-    const double rate = bytes_per_second(pattern::message_stream, size) / size;
-    progress_.clear();
-    say("rate       %-14s %8s  %11s\n", "send", size_text(size).c_str(),
-        value_text(rate, "messages/s").c_str());
-    result("rate", "send", size, "1/s", rate);
+    message_rate("send", pattern::message_stream, size);
+    if (o_.both_ways)
+        message_rate("send, both ways", pattern::message_both, size);
 }
 
 // --- connections
@@ -245,8 +274,8 @@ void leader::run_connections()
         samples.insert(samples.end(), some.begin(), some.end());
     } while (clock::now() < end);
     progress_.clear();
-    say("connecting %-14s %8s  %8.1f us   (%.0f connections made and ended per second)\n",
-        "one by one", "", median(samples), median(rates));
+    say("connecting %-*s %8s  %8.1f us   (%.0f connections made and ended per second)\n",
+        name_width(), "one by one", "", median(samples), median(rates));
     result("connections", "one by one", 0, "us", median(samples))["per_second"] = median(rates);
     measurements_.push_back({"connection rate", "", 0, median(rates)});
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "perf_follower.hpp"
+#include "perf_links.hpp"
 #include "perf_options.hpp"
 #include "program/json.hpp"
 #include "traffic.hpp"
@@ -87,6 +88,7 @@ private:
 
     void latency(const char *name, pattern what, std::uint32_t size);
     double bandwidth(const char *name, pattern what, std::uint32_t size);
+    void message_rate(const char *name, pattern what, std::uint32_t size);
     void batch_latency(pattern what, std::uint32_t size, std::uint32_t count,
                        std::vector<double> &samples_us);
     seconds stream_once(pattern what, std::uint32_t size, std::uint32_t count);
@@ -94,6 +96,7 @@ private:
     double measure_stream(pattern what, std::uint32_t size);
     std::vector<double> connect_many(std::uint32_t count);
 
+    int name_width() const { return o_.both_ways ? 21 : 14; }
     /// Prints, but for all ranks of a job except the first, which prints in the end.
     [[gnu::format(printf, 2, 3)]] void say(const char *format, ...) const
     {
@@ -105,7 +108,7 @@ private:
     }
     void ask(pattern what, std::uint32_t size, std::uint32_t count)
     {
-        announce(peer_, {what, size, count, 0}, seconds(o_.limit));
+        announce(peer_, {what, size, count, 0, o_.window}, seconds(o_.limit));
         p_.progress();
     }
     program::json &result(const char *test, const char *how, std::uint32_t size, const char *unit,
@@ -125,7 +128,8 @@ private:
     patience p_;
     progress_line progress_;
     dat_adapter adapter_;
-    dat_link link_;
+    const links links_;
+    dat_link &link_ = *links_.front();
     invitation to_{};
     program::json results_ = program::json::array();
     std::vector<measurement> measurements_;

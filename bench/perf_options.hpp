@@ -18,10 +18,10 @@ struct options {
     std::string adapter, host, listen, json, svg, api = "2.0";
     std::vector<std::string> tests = {"latency", "bandwidth", "rate", "connections"};
     std::vector<std::uint32_t> sizes; ///< chosen by settle() if they are not given
-    std::uint32_t size = 64, window = 16, max_size = 64 << 20;
+    std::uint32_t size = 64, window = 16, max_size = 64 << 20, threads = 1, clients = 1;
     std::uint16_t port = 18515;
     double duration = 0.3, wait = 300, limit = 20;
-    bool server = false, in_job = false, quick = false, sweep = false;
+    bool server = false, in_job = false, quick = false, sweep = false, both_ways = false;
 
     /// The stream for figures as text: JSON on standard output stands alone.
     std::FILE *out() const { return json == "-" ? stderr : stdout; }

@@ -23,6 +23,9 @@ enum class pattern : std::uint32_t {
     write_stream,   ///< RDMA writes one way
     read_stream,    ///< RDMA reads one way
     message_stream, ///< sends one way, acknowledged now and then
+    write_both,     ///< RDMA writes in both directions at once
+    read_both,      ///< RDMA reads in both directions at once
+    message_both,   ///< sends in both directions at once
     connections,    ///< connect and disconnect
     line_probe,     ///< a cache line to and fro, see placement.hpp
 };
@@ -32,7 +35,8 @@ struct command {
     pattern what;
     std::uint32_t size; ///< bytes per message
     std::uint32_t count;
-    std::uint32_t stack; ///< index of the link, if there are several
+    std::uint32_t stack;      ///< index of the link, if there are several
+    std::uint32_t window = 0; ///< outstanding operations, where both sides have some
 };
 
 /// Maximum number of unacknowledged messages, and how many one acknowledgement covers.
@@ -303,6 +307,35 @@ void take_many(Link &link, std::uint32_t count, patience &p)
     }
 }
 
+/// As many messages in each direction at once. A side is at most half a window ahead of what it has
+/// received, so the other one has never more than a window to receive.
+template <class Link>
+seconds exchange_many(Link &link, std::uint32_t size, std::uint32_t count, patience &p)
+{
+    const auto start = clock::now();
+    std::uint32_t sent = 0, completed = 0, received = 0;
+    while (completed < count || received < count) {
+        if (sent < count && sent < received + stream_window / 2 &&
+            sent - completed < stream_window) {
+            link.post_send(size);
+            ++sent;
+            continue;
+        }
+        const bool request = link.poll_request();
+        completed += request;
+        const bool message = link.poll_receive();
+        if (message) {
+            link.post_receive();
+            ++received;
+        }
+        if (request || message)
+            p.progress();
+        else
+            p.spin();
+    }
+    return clock::now() - start;
+}
+
 // ---------------------------------------------------------------------------------- the other side
 
 /// Announces the next pattern to the other side and waits until it is ready for it.
@@ -312,13 +345,10 @@ inline void announce(channel &peer, const command &what, seconds limit)
     peer.receive<char>(limit);
 }
 
-/// What the other side does for a two-sided or RDMA measurement.
+/// What the other side does in a two-sided or RDMA measurement.
 template <class Link>
-void answer(Link &link, const command &what, channel &leader, patience &p)
+void take_part(Link &link, const command &what, patience &p)
 {
-    if (what.what == pattern::write_pong || what.what == pattern::write_spin)
-        clear_mark(link, what.size);
-    leader.send('r');
     p.progress();
     switch (what.what) {
     case pattern::ping_pong:
@@ -328,6 +358,16 @@ void answer(Link &link, const command &what, channel &leader, patience &p)
         return pong(link, 1, p);
     case pattern::message_stream:
         return take_many(link, what.count, p);
+    case pattern::write_both:
+        (void)write_many(link, what.size, what.count, std::max(what.window, 1u), p);
+        return;
+    case pattern::read_both:
+        if constexpr (requires { link.post_read(1u); })
+            (void)read_many(link, what.size, what.count, std::max(what.window, 1u), p);
+        return;
+    case pattern::message_both:
+        (void)exchange_many(link, what.size, what.count, p);
+        return;
     case pattern::write_pong:
         for (std::uint32_t n = 0; n < what.count; ++n)
             write_pong(link, what.size, n, p);
@@ -345,6 +385,15 @@ void answer(Link &link, const command &what, channel &leader, patience &p)
     default:
         return;
     }
+}
+
+template <class Link>
+void answer(Link &link, const command &what, channel &leader, patience &p)
+{
+    if (what.what == pattern::write_pong || what.what == pattern::write_spin)
+        clear_mark(link, what.size);
+    leader.send('r');
+    take_part(link, what, p);
 }
 
 } // namespace bench

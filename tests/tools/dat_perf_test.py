@@ -90,8 +90,8 @@ class Measures(unittest.TestCase):
         root = xml.etree.ElementTree.parse(plot).getroot()
         self.assertEqual(root.tag, SVG + "svg")
         words = [each.text for each in root.iter(SVG + "text")]
-        for word in (ADAPTER, "Latency: half a round trip", "Bandwidth, one way",
-                     "Messages per second, one way", "message size", "1 B", "4 KiB",
+        for word in (ADAPTER, "Latency: half a round trip", "Bandwidth",
+                     "Messages per second", "message size", "1 B", "4 KiB",
                      "send, polling", "RDMA read"):
             self.assertIn(word, words)
         self.assertTrue(any(word.endswith("B/s") for word in words), words)
@@ -103,6 +103,20 @@ class Measures(unittest.TestCase):
         self.assertNotIn("url(", text)  # no external resources
         self.assertNotIn("href", text)
 
+    def test_several_connections_and_both_directions(self) -> None:
+        done = run(ADAPTER, "--tests", "bandwidth,rate", "--threads", "3", "--both-ways", "--sizes",
+                   "4K", "--duration", "0.02", "--json", "-")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        results = json.loads(done.stdout)["results"]
+        one_way = {("bandwidth", how) for how in ("send", "RDMA write", "RDMA read")}
+        one_way.add(("rate", "send"))
+        self.assertEqual({(each["test"], each["how"]) for each in results},
+                         one_way | {(test, f"{how}, both ways") for test, how in one_way})
+        for each in results:
+            self.assertEqual(each["connections"], 3)
+            self.assertGreater(each["value"], 0, each)
+        self.assertIn("over 3 connections", done.stderr)
+
     def test_two_processes(self) -> None:
         port = another_port()
         with subprocess.Popen([OPTIONS.program, "--server", "--port", str(port), ADAPTER],
@@ -113,11 +127,10 @@ class Measures(unittest.TestCase):
             self.assertEqual(server.wait(30), 0)
         self.assertIn("messages/s", done.stdout)
 
-
     def test_a_long_measurement_is_named(self) -> None:
         done = run(ADAPTER, "--tests", "rate", "--duration", "3")
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertRegex(done.stderr, r"\.\.\. message rate, 64 B, since \d+ s\n")
+        self.assertRegex(done.stderr, r"\.\.\. message rate, send, 64 B, since \d+ s\n")
 
     def test_large_messages_are_as_many_as_fit_into_the_duration(self) -> None:
         data = self.folder / "out.json"
@@ -205,6 +218,34 @@ class Server(unittest.TestCase):
         done = self.measure("--sizes", "128K")
         self.assertEqual(done.returncode, 0, done.stderr)
 
+    def test_what_the_connections_of_a_client_have_together(self) -> None:
+        self.start("--max-size", "128K")
+        done = run("--client", "127.0.0.1", "--port", self.port, "--tests", "rate", "--sizes", "64K",
+                   "--threads", "3", ADAPTER)
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("over each of 3 connections: it allows 128 KiB", done.stderr)
+        self.assertIn("over each of 3 connections", self.server.stderr.readline())
+
+    def client(self, *arguments: str) -> subprocess.Popen[str]:
+        started = subprocess.Popen(
+            [OPTIONS.program, "--client", "127.0.0.1", "--port", str(self.port), "--tests",
+             "latency", *arguments, ADAPTER], env=environment(), stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL)
+        self.addCleanup(started.wait)
+        self.addCleanup(started.kill)
+        return started
+
+    def test_several_clients_at_once(self) -> None:
+        self.start("--clients", "2")
+        first = self.client("--duration", "3600")
+        self.assertEqual(self.server.stderr.readline(), "client 1 of 2\n")
+        self.assertEqual(self.client("--duration", "0.02").wait(150), 0)
+        self.assertEqual(self.server.stderr.readline(), "client 2 of 2\n")
+        self.assertIsNone(self.server.poll())
+        first.kill()
+        self.assertEqual(self.server.wait(150), 1)
+        self.assertIn("1 of 2 clients were served to their end", self.server.stderr.read())
+
     def test_where_it_listens(self) -> None:
         self.start("--listen", "127.0.0.1")
         with self.assertRaises(ConnectionRefusedError):
@@ -279,6 +320,9 @@ class Ends(unittest.TestCase):
                           ["--quick", "--sweep", ADAPTER], ["one", "two"],
                           ["--quick", "--tests", "rate", ADAPTER],
                           ["--server", "--tests", "open", ADAPTER],
+                          ["--clients", "2", ADAPTER], ["--threads", "65", ADAPTER],
+                          ["--threads", "2", "--quick", ADAPTER],
+                          ["--server", "--both-ways", ADAPTER],
                           ["--client", "host", "--tests", "open", ADAPTER]):
             done = run(*arguments)
             self.assertEqual(done.returncode, 2, (arguments, done.stderr))
