@@ -322,9 +322,11 @@ bool tcp_cm::watch(tcp_source &source, std::uint32_t events) const
 
 // --------------------------------------------------------------------------------------- listening
 
-status tcp_cm::bind_listener(tcp_listener &l, DAT_CONN_QUAL &qualifier) const
+namespace {
+
+/// `at` is the adapter's address.
+status bind_listener(tcp_listener &l, sockaddr_storage at, DAT_CONN_QUAL &qualifier)
 {
-    sockaddr_storage at = address_;
     port_support::set_port(generic(at), port_support::port_of(qualifier));
     l.fd = make_socket(at.ss_family);
     if (l.fd < 0)
@@ -340,12 +342,14 @@ status tcp_cm::bind_listener(tcp_listener &l, DAT_CONN_QUAL &qualifier) const
     return success;
 }
 
+} // namespace
+
 status tcp_cm::listen(tcp_listener &l, service_point &owner, DAT_CONN_QUAL &qualifier)
 {
     if (qualifier != 0 && port_support::port_of(qualifier) == 0)
         return invalid_parameter(2);
     l.owner = &owner;
-    status bound = bind_listener(l, qualifier);
+    status bound = bind_listener(l, address_, qualifier);
     l.qualifier = qualifier;
     l.is_watched = false;
     if (bound.ok() && !watch(l, EPOLLIN))

@@ -167,7 +167,6 @@ private:
 
     static constexpr int batch = 64; ///< events between two looks at the timers
 
-    status bind_listener(tcp_listener &, DAT_CONN_QUAL &qualifier) const;
     bool watch(tcp_source &, std::uint32_t events) const;
 
     void take_stranger(tcp_listener &) OSD_REQUIRES(service_.lock);
