@@ -14,11 +14,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--os", required=True, help="folder of osd/")
     parser.add_argument("--soft-engine", action="store_true", help="the software HCA, too")
+    parser.add_argument("--unconnected", action="store_true",
+                        help="the layer for fabrics without connections, too")
     options = parser.parse_args()
     system = options.os
     folders = ["contract", "common", "common/core", "common/calls", "osd", f"osd/{system}"]
     if system in PORT_SUPPORT_ON:
         folders.append("port_support")
+        if options.unconnected:
+            folders.append("port_support/unconnected")
     paths = [path for folder in folders for path in sorted((ROOT / folder).glob("*.cpp"))]
     if options.soft_engine:  # what begins with net_ is for one system, and ends with its name
         paths += [path for path in sorted((ROOT / ENGINE).glob("*/*.cpp"))

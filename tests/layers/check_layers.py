@@ -122,7 +122,7 @@ class Tree:
         self.common = self.headers("common")
         self.rooms = {room: self.headers(f"common/{room}") for room in ("core", "calls")}
         self.dat = self.headers("dat")
-        self.port_support = self.headers("port_support")
+        self.port_support = self.headers_by_path("port_support")
         transports = root / "transports"
         self.ports = sorted(p.name for p in transports.iterdir() if p.is_dir()) if (
             transports.is_dir()) else []

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// The header of each datagram. Numbers are little-endian.
+//
+// Packets with a sequence number are requests. The receiver executes requests of a connection in
+// order. The peer repeats requests that the receiver has dropped, from a number that `resume`
+// names, and counts such rounds, so that older copies are told from repeated packets. All other
+// packets are taken in the order in which they come.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace dapl::DAPL_TRANSPORT::unconnected {
+
+enum class packet_kind : std::uint8_t {
+    // These have a sequence number.
+    send = 1,  ///< a part of a message
+    write,     ///< a part of an RDMA write
+    read,      ///< an RDMA read, whose data come as responses
+    ask_write, ///< asks for the key to write by an access of the device
+    ask_read,
+    done, ///< the write that was asked for can be seen; gives the grant back
+    // These have none.
+    response,
+    grant,   ///< the key
+    deny,    ///< move the data by datagrams
+    release, ///< gives a grant back
+    acknowledge,
+    resume,    ///< repeat the requests from this number on
+    terminate, ///< a request has failed, and the connection with it
+};
+inline constexpr auto last_sequenced = packet_kind::done;
+inline constexpr auto last_kind = packet_kind::terminate;
+
+enum packet_flags : std::uint8_t {
+    flag_last = 1,      ///< last part of a message or write
+    flag_immediate = 2, ///< the write carries immediate data
+};
+
+/// Why a request has failed at the peer.
+enum class failure : std::uint32_t {
+    access = 1, ///< memory of the peer is not open to it
+    operation,  ///< the peer's receive, or the peer itself, was in the way
+};
+
+struct packet_header {
+    static constexpr std::size_t size = 56;
+    static constexpr std::uint8_t magic = 0xda;
+
+    packet_kind kind{};
+    std::uint8_t flags = 0;
+    std::uint16_t round = 0;
+    std::uint32_t to = 0;  ///< number of the receiver's queue pair
+    std::uint64_t tag = 0; ///< a random number that names its connection
+    std::uint32_t psn = 0;
+    std::uint32_t ack = 0;    ///< the next number that the sender of this packet expects
+    std::uint32_t id = 0;     ///< read, ask, and their answers: number of the request
+    std::uint32_t total = 0;  ///< bytes of the whole message, write or read
+    std::uint32_t offset = 0; ///< place of this part
+    std::uint32_t key = 0;
+    std::uint64_t address = 0;   ///< holds the number of a grant, too
+    std::uint32_t immediate = 0; ///< holds a failure, too
+
+    bool is_sequenced() const { return kind <= last_sequenced; }
+};
+
+void write_header(std::uint8_t *out, const packet_header &header);
+/// Returns false for other bytes than a packet of this layer.
+[[nodiscard]] bool read_header(const std::uint8_t *bytes, std::size_t size, packet_header &out);
+
+/// The header of a grant is followed by this.
+struct grant_body {
+    static constexpr std::size_t max_size = 12 + 64;
+
+    std::uint64_t number = 0; ///< gives the grant back
+    std::uint32_t key_size = 0;
+    std::uint8_t key[64];
+};
+
+std::size_t write_grant(std::uint8_t *out, const grant_body &grant);
+[[nodiscard]] bool read_grant(const std::uint8_t *bytes, std::size_t size, grant_body &out);
+
+/// Whether number `a` comes before `b`, which is not further away than half of all numbers.
+inline bool comes_before(std::uint32_t a, std::uint32_t b)
+{
+    return static_cast<std::int32_t>(a - b) < 0;
+}
+
+} // namespace dapl::DAPL_TRANSPORT::unconnected

@@ -1,0 +1,626 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// The layer for fabrics without connections, on a device that keeps no promise, fails, and is
+// hostile, when a test says so.
+#include "scripted_fabric.hpp"
+
+#include "eventually.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <doctest/doctest.h>
+#include <memory>
+#include <random>
+#include <thread>
+
+namespace dapl::DAPL_TRANSPORT::core {
+
+class adapter {};
+class evd {};
+class shared_recv_queue {
+public:
+    std::atomic<int> limits{0};
+};
+class endpoint {
+public:
+    std::atomic<int> last{0};
+};
+
+/// Accepts with the next queue pair that a test has made.
+class service_point {
+public:
+    unconnected::qp *with = nullptr;
+};
+
+} // namespace dapl::DAPL_TRANSPORT::core
+
+namespace dapl::DAPL_TRANSPORT {
+
+void dapl_evd_dto_callback(evd &) {}
+void dapl_srq_limit_callback(shared_recv_queue &s)
+{
+    ++s.limits;
+}
+void dapl_evd_connection_callback(endpoint &ep, DAT_EVENT_NUMBER event, const private_data &)
+{
+    ep.last = event;
+}
+template <class Cr>
+bool dapls_cr_callback(service_point &at, Cr &request, const cr_params &)
+{
+    unconnected::types::cr own{std::move(request.request), request.of};
+    return unconnected::port::dapls_ib_accept_connection(own, *at.with, {}).ok();
+}
+template bool dapls_cr_callback(service_point &, unconnected::types::cr &, const cr_params &);
+
+} // namespace dapl::DAPL_TRANSPORT
+
+using namespace dapl::DAPL_TRANSPORT;
+using namespace dapl::DAPL_TRANSPORT::unconnected;
+using api = unconnected::port;
+
+namespace {
+
+constexpr int established = DAT_CONNECTION_EVENT_ESTABLISHED;
+constexpr int broken = DAT_CONNECTION_EVENT_BROKEN;
+constexpr int disconnected = DAT_CONNECTION_EVENT_DISCONNECTED;
+constexpr auto all_rights = static_cast<DAT_MEM_PRIV_FLAGS>(DAT_MEM_PRIV_ALL_FLAG);
+
+scripted_network &net()
+{
+    return scripted_network::get();
+}
+
+/// An adapter with a protection domain, a CQ, and memory that is registered.
+struct host {
+    explicit host(std::size_t size = 1 << 20) : memory(size)
+    {
+        REQUIRE(api::dapls_ib_open_hca(device, {"test", "", &owner}).ok());
+        REQUIRE(api::dapls_ib_pd_alloc(device, zone).ok());
+        DAT_COUNT depth = 1024;
+        REQUIRE(api::dapls_ib_cq_alloc(device, queue, events, depth).ok());
+        REQUIRE(api::dapls_ib_mr_register(zone, region, {memory.data(), memory.size(), all_rights},
+                                          keys)
+                    .ok());
+    }
+    ~host()
+    {
+        if (registered)
+            api::dapls_ib_mr_deregister(region);
+        api::dapls_ib_cq_free(queue);
+        api::dapls_ib_close_hca(device);
+    }
+    DAT_LMR_TRIPLET local(std::size_t at, std::uint32_t length)
+    {
+        return {reinterpret_cast<std::uintptr_t>(memory.data() + at), length, keys.local};
+    }
+    DAT_RMR_TRIPLET remote(std::size_t at, std::uint32_t length)
+    {
+        DAT_RMR_TRIPLET out{};
+        out.virtual_address = reinterpret_cast<std::uintptr_t>(memory.data() + at);
+        out.segment_length = length;
+        out.rmr_context = keys.remote;
+        return out;
+    }
+    void deregister()
+    {
+        api::dapls_ib_mr_deregister(region);
+        registered = false;
+    }
+    /// Polls until a completion comes.
+    completion wait()
+    {
+        completion out{};
+        REQUIRE(eventually([&] { return api::dapls_ib_completion_poll(queue, out); }));
+        return out;
+    }
+    bool is_empty()
+    {
+        completion out{};
+        return !api::dapls_ib_completion_poll(queue, out);
+    }
+
+    core::adapter owner;
+    core::evd events;
+    std::vector<std::uint8_t> memory;
+    types::hca device;
+    types::pd zone;
+    types::cq queue;
+    types::mr region;
+    mr_keys keys;
+    bool registered = true;
+};
+
+struct end {
+    end(host &at, types::srq *shared = nullptr) : of(at)
+    {
+        qp_params params{};
+        params.owner = &ep;
+        params.max_recv = params.max_send = 256;
+        params.max_rdma_read_in = params.max_rdma_read_out = 4;
+        REQUIRE(api::dapls_ib_qp_alloc(at.zone, pair, &at.queue, &at.queue, shared, params).ok());
+    }
+    ~end() { api::dapls_ib_qp_free(pair); }
+
+    wr &fresh()
+    {
+        posted.push_back(std::make_unique<wr>());
+        return *posted.back();
+    }
+    wr &receive(std::size_t at, std::uint32_t length)
+    {
+        wr &w = fresh();
+        w.operation = opcode::receive;
+        const DAT_LMR_TRIPLET where = of.local(at, length);
+        REQUIRE(api::dapls_ib_post_recv(pair, w, 1, &where).ok());
+        return w;
+    }
+    wr &request(opcode what, std::size_t at, std::uint32_t length,
+                const DAT_RMR_TRIPLET *remote = nullptr)
+    {
+        wr &w = fresh();
+        w.operation = what;
+        const DAT_LMR_TRIPLET where = of.local(at, length);
+        REQUIRE(
+            api::dapls_ib_post_send(pair, w, 1, &where, remote, DAT_COMPLETION_DEFAULT_FLAG).ok());
+        return w;
+    }
+    bool is(int event) const
+    {
+        return eventually([&] { return ep.last == event; });
+    }
+
+    host &of;
+    core::endpoint ep;
+    types::qp pair;
+    std::vector<std::unique_ptr<wr>> posted;
+};
+
+void connect(end &from, end &to)
+{
+    core::service_point point;
+    point.with = &to.pair;
+    types::listener listener;
+    DAT_CONN_QUAL qualifier = 0;
+    REQUIRE(api::dapls_ib_setup_conn_listener(to.of.device, listener, point, qualifier).ok());
+    connect_params params{};
+    params.address = reinterpret_cast<const DAT_SOCK_ADDR *>(&to.of.device.address);
+    params.qualifier = qualifier;
+    params.timeout_us = DAT_TIMEOUT_INFINITE;
+    REQUIRE(api::dapls_ib_connect(from.pair, params).ok());
+    CHECK(from.is(established));
+    CHECK(to.is(established));
+    api::dapls_ib_remove_conn_listener(listener);
+}
+
+fabric_traits lax()
+{
+    fabric_traits is;
+    is.max_datagram = fabric::least_datagram;
+    is.send_depth = 64;
+    is.accesses = true;
+    is.access_from = 8192;
+    is.max_access = 5000;
+    return is;
+}
+
+/// The network as it is at the beginning of each case.
+struct fresh_network {
+    fresh_network()
+    {
+        std::lock_guard hold(net().lock);
+        net().traits = lax();
+        net().has_descriptor = true;
+        net().shuffles = net().busy = net().loses = net().keeps_accesses = net().records = false;
+        net().recorded.clear();
+        net().rights.clear();
+        net().devices.clear();
+        net().deregistered = 0;
+    }
+    ~fresh_network()
+    {
+        std::lock_guard hold(net().lock);
+        net().busy = net().loses = net().keeps_accesses = false;
+    }
+};
+
+template <class Member>
+void set(Member scripted_network::*what, Member value)
+{
+    std::lock_guard hold(net().lock);
+    net().*what = value;
+}
+
+void disconnect(end &a, end &b)
+{
+    api::dapls_ib_disconnect(a.pair, DAT_CLOSE_ABRUPT_FLAG);
+    CHECK(b.is(disconnected));
+}
+
+} // namespace
+
+TEST_SUITE("unconnected")
+{
+    TEST_CASE("messages are whole and in order where datagrams are not")
+    {
+        const fresh_network network;
+        net().shuffles = true;
+        SUBCASE("with a descriptor") {}
+        SUBCASE("without a descriptor")
+        {
+            net().has_descriptor = false;
+        }
+        host a;
+        host b;
+        end from(a);
+        end to(b);
+        connect(from, to);
+        constexpr std::uint32_t size = 3000; // seven datagrams
+        constexpr int count = 60;
+        for (int i = 0; i < count; ++i) {
+            std::memset(a.memory.data() + i * size, i + 1, size);
+            to.receive(static_cast<std::size_t>(i) * size, size);
+        }
+        for (int i = 0; i < count; ++i)
+            from.request(opcode::send, static_cast<std::size_t>(i) * size, size);
+        for (int i = 0; i < count; ++i) {
+            const completion got = b.wait();
+            CHECK(got.wr == to.posted[static_cast<std::size_t>(i)].get());
+            CHECK(got.status == DAT_DTO_SUCCESS);
+            CHECK(got.length == size);
+        }
+        CHECK(std::equal(a.memory.begin(), a.memory.begin() + count * size, b.memory.begin()));
+        for (int i = 0; i < count; ++i)
+            CHECK(a.wait().wr == from.posted[static_cast<std::size_t>(i)].get());
+        disconnect(from, to);
+    }
+
+    TEST_CASE("a message without a receive waits, and holds up nobody")
+    {
+        const fresh_network network;
+        host a;
+        host b;
+        end slow_from(a);
+        end slow_to(b);
+        end from(a);
+        end to(b);
+        connect(slow_from, slow_to);
+        connect(from, to);
+        constexpr int many = 200; // more than are in flight, and than there are buffers
+        for (int i = 0; i < many; ++i)
+            slow_from.request(opcode::send, 0, 1000);
+        to.receive(0, 100);
+        from.request(opcode::send, 0, 100);
+        CHECK(b.wait().wr == to.posted[0].get());
+        CHECK(a.wait().wr == from.posted[0].get());
+        for (int i = 0; i < many; ++i)
+            slow_to.receive(4096, 1000);
+        for (int i = 0; i < many; ++i)
+            CHECK(b.wait().status == DAT_DTO_SUCCESS);
+        for (int i = 0; i < many; ++i)
+            CHECK(a.wait().status == DAT_DTO_SUCCESS);
+    }
+
+    TEST_CASE("a read of the peer passes a message that waits for a receive")
+    {
+        const fresh_network network;
+        host a;
+        host b;
+        end from(a);
+        end to(b);
+        connect(from, to);
+        from.request(opcode::send, 0, 64);
+        a.memory[8000] = 17;
+        const DAT_RMR_TRIPLET there = a.remote(8000, 1);
+        to.request(opcode::rdma_read, 9000, 1, &there);
+        CHECK(b.wait().status == DAT_DTO_SUCCESS);
+        CHECK(b.memory[9000] == 17);
+    }
+
+    TEST_CASE("a write can be seen before the message behind it, with accesses and datagrams")
+    {
+        const fresh_network network;
+        net().shuffles = true;
+        host a;
+        host b;
+        end from(a);
+        end to(b);
+        connect(from, to);
+        for (const std::uint32_t size : {100u, 5000u, 20'000u, 300'000u}) {
+            std::memset(a.memory.data(), static_cast<int>(size % 251), size);
+            const DAT_RMR_TRIPLET there = b.remote(1000, size);
+            to.receive(0, 8);
+            from.request(opcode::rdma_write, 0, size, &there);
+            from.request(opcode::send, 0, 8);
+            CHECK(b.wait().status == DAT_DTO_SUCCESS);
+            CHECK(std::equal(a.memory.begin(), a.memory.begin() + size, b.memory.begin() + 1000));
+            CHECK(a.wait().wr->operation == opcode::rdma_write);
+            CHECK(a.wait().wr->operation == opcode::send);
+        }
+        CHECK(net().ended_accesses > 0);
+        const DAT_RMR_TRIPLET from_there = b.remote(1000, 300'000);
+        std::fill(a.memory.begin(), a.memory.end(), std::uint8_t{0});
+        from.request(opcode::rdma_read, 0, 300'000, &from_there);
+        CHECK(a.wait().status == DAT_DTO_SUCCESS);
+        CHECK(std::equal(a.memory.begin(), a.memory.begin() + 300'000, b.memory.begin() + 1000));
+        b.deregister(); // all grants were given back: it does not wait
+        CHECK(b.region.uses == 0);
+    }
+
+    TEST_CASE("a remote access that is refused ends the connection on both sides")
+    {
+        const fresh_network network;
+        std::uint32_t size = 0;
+        SUBCASE("of datagrams")
+        {
+            size = 100;
+        }
+        SUBCASE("of the device")
+        {
+            size = 20'000;
+        }
+        for (const opcode what : {opcode::rdma_write, opcode::rdma_read}) {
+            host a;
+            host b(30'000);
+            end from(a);
+            end to(b);
+            connect(from, to);
+            DAT_RMR_TRIPLET there = b.remote(30'000 - size + 1, size); // one byte too long
+            from.request(what, 0, size, &there);
+            CHECK(a.wait().status == DAT_DTO_ERR_REMOTE_ACCESS);
+            CHECK(from.is(broken));
+            CHECK(to.is(broken));
+        }
+    }
+
+    TEST_CASE("a device that takes nothing for ever breaks the connection")
+    {
+        const fresh_network network;
+        host a;
+        host b;
+        end from(a);
+        end to(b);
+        connect(from, to);
+        set(&scripted_network::busy, true);
+        from.request(opcode::send, 0, 64);
+        CHECK(from.is(broken));
+        CHECK(to.is(broken));
+        CHECK(a.wait().status == DAT_DTO_ERR_FLUSHED);
+        set(&scripted_network::busy, false);
+    }
+
+    TEST_CASE("a device that takes nothing for a while does not")
+    {
+        const fresh_network network;
+        host a;
+        host b;
+        end from(a);
+        end to(b);
+        connect(from, to);
+        to.receive(0, 64);
+        set(&scripted_network::busy, true);
+        from.request(opcode::send, 0, 64);
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        set(&scripted_network::busy, false);
+        CHECK(b.wait().status == DAT_DTO_SUCCESS);
+        CHECK(a.wait().status == DAT_DTO_SUCCESS);
+    }
+
+    TEST_CASE("a datagram that the device could not deliver breaks the connection")
+    {
+        const fresh_network network;
+        host a;
+        host b;
+        end from(a);
+        end to(b);
+        connect(from, to);
+        set(&scripted_network::loses, true);
+        from.request(opcode::send, 0, 64);
+        CHECK(from.is(broken));
+        CHECK(a.wait().status == DAT_DTO_ERR_FLUSHED);
+        set(&scripted_network::loses, false);
+    }
+
+    TEST_CASE("what is late for an old connection is nothing to a new one")
+    {
+        const fresh_network network;
+        net().records = true;
+        host a;
+        host b;
+        std::vector<datagram> old;
+        {
+            end from(a);
+            end to(b);
+            connect(from, to);
+            to.receive(0, 64);
+            from.request(opcode::send, 0, 64);
+            CHECK(b.wait().status == DAT_DTO_SUCCESS);
+            CHECK(a.wait().status == DAT_DTO_SUCCESS);
+            disconnect(from, to);
+            std::lock_guard hold(net().lock);
+            old = net().recorded;
+        }
+        REQUIRE(!old.empty());
+        end from(a);
+        end to(b);
+        connect(from, to);
+        to.receive(0, 64);
+        for (datagram bytes : old)
+            for (std::uint8_t pair = 0; pair < 8; ++pair) {
+                bytes[4] = pair; // the low byte of the queue pair's number
+                net().inject(0, bytes);
+                net().inject(1, bytes);
+            }
+        a.memory[0] = 99;
+        from.request(opcode::send, 0, 64);
+        CHECK(b.wait().wr == to.posted[0].get());
+        CHECK(b.memory[0] == 99);
+        CHECK(a.wait().status == DAT_DTO_SUCCESS);
+        CHECK(b.is_empty());
+    }
+
+    TEST_CASE("datagrams of any content do no damage")
+    {
+        const fresh_network network;
+        net().records = true;
+        host a;
+        host b;
+        end from(a);
+        end to(b);
+        connect(from, to);
+        to.receive(0, 64);
+        from.request(opcode::send, 0, 64);
+        CHECK(b.wait().status == DAT_DTO_SUCCESS);
+        datagram good;
+        {
+            std::lock_guard hold(net().lock);
+            good = net().recorded.front();
+        }
+        end other_from(a);
+        end other_to(b);
+        connect(other_from, other_to);
+        const std::vector<std::uint8_t> before = b.memory;
+        std::minstd_rand random(17);
+        for (int i = 0; i < 20'000; ++i) {
+            datagram bytes = good;
+            bytes.resize(random() % (fabric::least_datagram + 8));
+            const bool named = i % 4 != 0 && bytes.size() >= packet_header::size;
+            for (std::size_t at = named ? 16 : 0; at < bytes.size(); ++at)
+                bytes[at] = static_cast<std::uint8_t>(random());
+            if (named)
+                bytes[1] = static_cast<std::uint8_t>(random() % 16);
+            net().inject(1, bytes);
+        }
+        // The connection that was named may have been ended; others live.
+        other_to.receive(0, 64);
+        a.memory[5] = 5;
+        other_from.request(opcode::send, 0, 64);
+        completion got = b.wait();
+        while (got.wr != other_to.posted[0].get())
+            got = b.wait();
+        CHECK(got.status == DAT_DTO_SUCCESS);
+        CHECK(std::equal(before.begin() + 64, before.end(), b.memory.begin() + 64));
+    }
+
+    TEST_CASE("the device opens memory as far as the consumer does, and none of the layer's")
+    {
+        fresh_network on;
+        host a;
+        const auto was = net().rights;
+        REQUIRE(was.size() == 2);
+        CHECK_FALSE((was[0].remote_read || was[0].remote_write));
+        CHECK((was[1].local_write && was[1].remote_read && was[1].remote_write));
+        const auto open_to = [&](int flags) {
+            types::mr region;
+            mr_keys keys;
+            REQUIRE(api::dapls_ib_mr_register(
+                        a.zone, region,
+                        {a.memory.data(), a.memory.size(), static_cast<DAT_MEM_PRIV_FLAGS>(flags)},
+                        keys)
+                        .ok());
+            api::dapls_ib_mr_deregister(region);
+            return net().rights.back();
+        };
+        const memory_rights none = open_to(DAT_MEM_PRIV_LOCAL_READ_FLAG);
+        CHECK_FALSE((none.local_write || none.remote_read || none.remote_write));
+        const memory_rights reads = open_to(DAT_MEM_PRIV_REMOTE_READ_FLAG);
+        CHECK((reads.remote_read && !reads.local_write && !reads.remote_write));
+        const memory_rights writes = open_to(DAT_MEM_PRIV_REMOTE_WRITE_FLAG);
+        CHECK((writes.remote_write && !writes.remote_read));
+    }
+
+    TEST_CASE("deregistering waits for an access, and its grant is given back")
+    {
+        const fresh_network network;
+        host a;
+        host b;
+        end from(a);
+        end to(b);
+        connect(from, to);
+        set(&scripted_network::keeps_accesses, true);
+        const DAT_RMR_TRIPLET there = b.remote(0, 20'000);
+        from.request(opcode::rdma_write, 0, 20'000, &there);
+        REQUIRE(eventually([&] {
+            osd::lock_guard hold(b.device.library);
+            return b.region.uses != 0;
+        }));
+        std::atomic<bool> gone{false};
+        std::thread consumer([&] {
+            b.deregister();
+            gone = true;
+        });
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        CHECK(!gone);
+        set(&scripted_network::keeps_accesses, false);
+        consumer.join();
+        CHECK(a.wait().status == DAT_DTO_SUCCESS);
+        CHECK(b.region.uses == 0);
+    }
+
+    TEST_CASE("an access that does not end keeps its memory on the device, and nobody else")
+    {
+        const fresh_network network;
+        auto a = std::make_unique<host>();
+        host b;
+        {
+            end from(*a);
+            end to(b);
+            connect(from, to);
+            set(&scripted_network::keeps_accesses, true);
+            const DAT_RMR_TRIPLET there = b.remote(0, 20'000);
+            from.request(opcode::rdma_write, 0, 20'000, &there);
+            REQUIRE(eventually([&] {
+                osd::lock_guard hold(a->device.library);
+                return a->region.uses != 0;
+            }));
+            disconnect(from, to);
+            CHECK(a->wait().status == DAT_DTO_ERR_FLUSHED);
+        }
+        a->deregister();
+        CHECK(net().deregistered == 0);
+        b.deregister();
+        CHECK(net().deregistered == 1);
+        a.reset();
+    }
+
+    TEST_CASE("receives of a shared queue go to who needs them")
+    {
+        const fresh_network network;
+        host a;
+        host b;
+        types::srq shared;
+        core::shared_recv_queue owner;
+        REQUIRE(api::dapls_ib_srq_alloc(b.zone, shared, {&owner, 64, 1}).ok());
+        {
+            end one_from(a);
+            end one_to(b, &shared);
+            end two_from(a);
+            end two_to(b, &shared);
+            connect(one_from, one_to);
+            connect(two_from, two_to);
+            for (int i = 0; i < 10; ++i) {
+                one_from.request(opcode::send, 0, 64);
+                two_from.request(opcode::send, 64, 64);
+            }
+            std::vector<std::unique_ptr<wr>> receives;
+            for (int i = 0; i < 20; ++i) {
+                receives.push_back(std::make_unique<wr>());
+                receives.back()->operation = opcode::receive;
+                const DAT_LMR_TRIPLET where = b.local(4096, 64);
+                REQUIRE(api::dapls_ib_post_srq_recv(shared, *receives.back(), 1, &where).ok());
+                CHECK(b.wait().status == DAT_DTO_SUCCESS);
+            }
+            for (int i = 0; i < 20; ++i)
+                CHECK(a.wait().status == DAT_DTO_SUCCESS);
+            REQUIRE(api::dapls_ib_srq_set_limit(shared, 1).ok());
+            CHECK(eventually([&] { return owner.limits == 1; }));
+        }
+        api::dapls_ib_srq_free(shared);
+    }
+
+    TEST_CASE("what the layer keeps of a connection is small")
+    {
+        MESSAGE("bytes of the layer for a connection: ", sizeof(connection_data));
+        CHECK(sizeof(connection_data) <= 2048);
+    }
+}
