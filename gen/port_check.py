@@ -76,6 +76,7 @@ class Examination:
         self.texts |= {path: text for path, text in instead.items()
                        if path.suffix in port_status.SOURCES}
         self.declared = port_status.declared_in(self.texts)
+        self.inherited = port_status.inherited(kit, self.texts)
         self.not_judged: list[str] = []
         profile = next((path for path in instead if path.name == "port.toml"), None)
         self.file, self.told = (port_toml.load(folder / "port.toml") if profile is None
@@ -183,16 +184,17 @@ class Examination:
         for each in self.kit.operations:
             claims = [feature for feature in each.features if feature in self.claimed]
             own = self.declared.get(each.name)
+            lacks = own is None and each.name not in self.inherited
             if claims and each.name in marks:
                 yield Finding(*marks[each.name],
                               f"{claims[0]} is claimed, but {each.name} is still to be written:"
                               f" write it, or say {claims[0]} = false in port.toml")
-            elif claims and own is None:
+            elif claims and lacks:
                 yield self.at("features", claims[0],
                               f"{claims[0]} is claimed, but the port has no {each.name} of its own"
                               " and inherits the one that refuses: write it, or say"
                               f" {claims[0]} = false")
-            elif each.required and own is None:
+            elif each.required and lacks:
                 yield self.at("port", "", f"the port has no {each.name}, which every port needs"
                                           f" ({each.brief}): see docs/contract.md")
             elif own is not None and each.features and not claims:

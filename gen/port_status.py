@@ -130,6 +130,15 @@ def declared_in(texts: dict[pathlib.Path, str]) -> dict[str, tuple[pathlib.Path,
     return found
 
 
+def inherited(kit: Kit, texts: dict[pathlib.Path, str]) -> set[str]:
+    """The operations of layers of the port runtime that the port stands on, by their headers."""
+    named = {found[1] for text in texts.values()
+             for found in re.finditer(r'^\s*#\s*include\s+"(\w+/[\w/]+\.hpp)"', text, re.M)}
+    paths = [kit.root / "port_support" / name for name in sorted(named)]
+    return set(declared_in({path: path.read_text(errors="replace") for path in paths
+                            if path.is_file()}))
+
+
 def marks_in(kit: Kit, text: str) -> Iterator[tuple[str, int, int]]:
     """Places that are still to be filled in: name, number and line."""
     known = {*kit.places, *(each.name for each in kit.operations)}
@@ -171,13 +180,14 @@ def found_in(texts: dict[pathlib.Path, str], code: str) -> tuple[pathlib.Path, i
 
 
 def state_of(operation: contract.Operation, claims: dict[str, bool], marked: dict[str, int],
-             code: set[str]) -> str:
+             code: set[str], of_layers: set[str]) -> str:
     if operation.name in marked:
         return SKELETON
     if operation.name in code:
         return WRITTEN
-    needed = operation.required or any(claims.get(each, False) for each in operation.features)
-    return MISSING if needed else UNCLAIMED
+    if not operation.required and not any(claims.get(each, False) for each in operation.features):
+        return UNCLAIMED
+    return WRITTEN if operation.name in of_layers else MISSING
 
 
 def todo_in(kit: Kit, group: str, states: dict[str, str], marked: dict[str, int]) -> list[str]:
@@ -279,7 +289,9 @@ def read_status(kit: Kit, folder: pathlib.Path, results: pathlib.Path | None = N
     texts = texts_of(folder)
     marked = {name: number for text in texts.values() for name, number, _ in marks_in(kit, text)}
     code = set(declared_in(texts))
-    states = {each.name: state_of(each, claims, marked, code) for each in kit.operations}
+    of_layers = inherited(kit, texts)
+    states = {each.name: state_of(each, claims, marked, code, of_layers)
+              for each in kit.operations}
     suite = None if results is None else suite_of(results, profile, claims)
     return Status(profile.name, folder, profile.contract, kit.header.version, claims, states,
                   marked, places_of(kit, folder, marked), suite,

@@ -697,6 +697,14 @@ class Status(WithTree):
         self.assertEqual((told["counts"]["skeleton"], told["counts"]["missing"]), (0, 0))
         self.assertTrue(told["features"]["cq_wait"])
 
+    def test_a_port_on_a_layer_of_the_runtime(self) -> None:
+        copy_tree(self.tree, ("port_support",))
+        told = json.loads(self.port("status", "--directory", ROOT / "tests/unconnected_port",
+                                    "--json"))
+        self.assertEqual((told["counts"]["skeleton"], told["counts"]["missing"]), (0, 0))
+        self.assertEqual(told["operations"]["dapls_ib_post_srq_recv"]["state"], "written")
+        self.assertEqual(told["operations"]["dapls_ib_cq_wait"]["state"], "unclaimed")
+
     def test_from_inside_the_folder(self) -> None:
         self.port("new", "acme")
         done = run(sys.executable, "../../gen/dapl-port", "status",
