@@ -28,7 +28,8 @@ API = ROOT / "gen/dat_api.toml"
 OUTPUT = ROOT / "docs/calls.md"
 
 # The adapters in the order of the page, and their names in cells.
-ADAPTERS = {"soft-lo": "soft", "ofi-lo": "ofi", "verbs-rxe0": "rxe", "verbs-siw0": "siw"}
+ADAPTERS = {"soft-lo": "soft", "ofi-lo": "ofi", "ofi-rdm-tcp": "rdm", "verbs-rxe0": "rxe",
+            "verbs-siw0": "siw"}
 FOR_PROVIDERS = "dats_get_ia_handle"
 TITLES = {
     "Library": "The library", "Any": "Objects of every type", "IA": "Adapters",

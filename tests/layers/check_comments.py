@@ -31,7 +31,8 @@ import sys
 import tokenize
 
 ROOMS = ("am", "bench", "common", "conformance", "contract", "dat", "findings", "gen", "include",
-         "osd", "port_support", "tests", "tools", "transports/libfabric", "transports/soft",
+         "osd", "port_support", "tests", "tools", "transports/libfabric", "transports/libfabric_rdm",
+         "transports/soft",
          "transports/template", "transports/verbs")
 LIMIT = (3.0, 4.0)  # heads for 1,000 words, openings in percent
 RATCHET: dict[str, tuple[float, float]] = {

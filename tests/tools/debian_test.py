@@ -26,6 +26,7 @@ PLACES = {"bindir": "usr/bin", "datadir": "usr/share", "includedir": "usr/includ
           "sysconfdir": "etc"}
 # Parts that a build may lack: a file of each.
 PARTS = ("usr/lib/TRIPLET/libdapl-am.so", "usr/lib/TRIPLET/libdapl-libfabric.so",
+         "usr/lib/TRIPLET/libdapl-libfabric_rdm.so",
          "usr/lib/TRIPLET/libdapl-soft.so", "usr/lib/TRIPLET/libdapl-verbs.so", "usr/bin/dat-perf",
          "usr/bin/dapl-conformance", "usr/share/man/man3/dapl_am_put.3", "usr/share/man/man5/dat.conf.5")
 

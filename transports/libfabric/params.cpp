@@ -26,8 +26,9 @@ struct other_provider {
     const char *refusal;
 };
 
-constexpr const char *without_messages = "this provider of libfabric has no message endpoints "
-                                         "(FI_EP_MSG): write tcp";
+constexpr const char *without_messages =
+    "this provider of libfabric has no message endpoints (FI_EP_MSG): write tcp, or a line for "
+    "libdapl-libfabric_rdm.so.2, which does without them";
 constexpr other_provider others[] = {
     {"sockets", "libfabric's provider sockets drops posted receives, instead of completing them, "
                 "when a connection ends: write tcp"},
