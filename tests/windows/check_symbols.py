@@ -22,7 +22,9 @@ class Library:
         self.path = path
         self.needs = set(re.findall(r"DLL Name: (\S+)", text))
         table = text.partition("[Ordinal/Name Pointer] Table")[2].partition("\n\n")[0]
-        self.exports = set(re.findall(r"^\s*\[ *\d+\] (?:\+base\S* +\S+ +)?(\S+)$", table, re.M))
+        # Binutils 2.44 has the ordinal and the hint before the name.
+        self.exports = set(re.findall(r"^\s*\[ *\d+\] +(?:\+base\[ *\d+\] +[0-9a-f]+ +)?(\S+)$", table,
+                                      re.M))
 
     def says(self, name: str, value: str) -> bool:
         """Whether its version resource has this."""
