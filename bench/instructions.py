@@ -227,15 +227,11 @@ def parse_limit(text):
         raise argparse.ArgumentTypeError(f'{text!r} is not NAME=NUMBER') from None
 
 
-def exceeded(rows, limits):
-    """The broken limits, in words. A limit is on the provider's instructions."""
-    broken = []
-    for name, limit in limits:
-        for call in LIMIT_GROUPS.get(name, (name,)):
-            if rows[call]['provider'] > limit:
-                broken.append(f'{call}: {rows[call]["provider"]:.1f} in the provider, the limit '
-                              f'is {limit:g}')
-    return broken
+def exceeded(rows, limits, column):
+    """The broken limits on the instructions of a column, in words."""
+    return [f'{call}: {rows[call][column]:.1f} in the {column}, the limit is {limit:g}'
+            for name, limit in limits
+            for call in LIMIT_GROUPS.get(name, (name,)) if rows[call][column] > limit]
 
 
 def locking(rows, names):
@@ -254,6 +250,8 @@ def parse_arguments():
     parser.add_argument('--limit', type=parse_limit, action='append', default=[],
                         metavar='CALL=N', help='fail when the provider executes more; post, '
                         'wait and empty stand for groups of calls')
+    parser.add_argument('--transport-limit', type=parse_limit, action='append', default=[],
+                        metavar='CALL=N', help='fail when the transport below it executes more')
     parser.add_argument('--no-locks', action='append', default=[], metavar='CALL',
                         choices=(*LIMIT_GROUPS, *CALLS), help='fail when it takes a lock')
     parser.add_argument('--json', metavar='FILE', help='write the results there (- is stdout)')
@@ -275,7 +273,9 @@ def judge(probe, arguments):
     options = ['--threadsafe'] * arguments.threadsafe + ['--merged'] * arguments.merged
     for _ in range(ATTEMPTS):
         rows = measure(probe, arguments.adapter, options, arguments.count)
-        broken = exceeded(rows, arguments.limit) + locking(rows, arguments.no_locks)
+        broken = (exceeded(rows, arguments.limit, 'provider') +
+                  exceeded(rows, arguments.transport_limit, 'transport') +
+                  locking(rows, arguments.no_locks))
         if not broken:
             break
     return rows, broken

@@ -447,10 +447,10 @@ void reliable_connection::pump(std::int64_t now, bool new_turn)
         return;
     }
     while (connected()) {
-        const std::uint32_t seen = pair_->sends.ring.tail();
         bool more = false;
         if (!tx_.send_batch(now, more))
             return fail(tx_.failure());
+        const std::uint32_t seen = pair_->sends.ring.known_tail();
         pair_->sends.in_flight.store(tx_.in_flight());
         pair_->sends.started.store(requests_.next(), std::memory_order_relaxed);
         const bool all = !more && pair_->sends.ring.tail() == seen;

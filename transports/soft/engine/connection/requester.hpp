@@ -60,6 +60,8 @@ public:
     bool awaits_turn() const { return awaits_turn_; }
     /// The position of the first request that has not been started.
     std::uint32_t next() const { return next_; }
+    /// Whether packets were made of all requests that are posted.
+    bool all_started() const { return next_ == sends_->ring.tail(); }
 
     // --- completions
 

@@ -178,8 +178,11 @@ bool transmitter::send_batch(std::int64_t now, bool &more)
     constexpr std::uint32_t batch = large_batch::most;
     std::uint32_t psns[batch];
     std::uint32_t count = 0;
-    while (count < batch && next_packet(now, psns[count]))
+    while (count < batch && next_packet(now, psns[count])) {
         ++count;
+        if (!stuck() && requests_->all_started() && !responses_->pending())
+            break; // spares a look at windows and pacer for a packet that there is not
+    }
     if (requests_->failed())
         return fail(requests_->failure());
     more = count == batch;

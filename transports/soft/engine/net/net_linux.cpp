@@ -344,6 +344,26 @@ private:
 
 namespace {
 
+/// A batch of one packet, of which the kernel reads the pieces where they are.
+class single_packet {
+public:
+    void fill(const net_address &to, const out_packet *packet, std::uint32_t, bool)
+    {
+        msghdr &m = message_.msg_hdr;
+        m = {};
+        m.msg_name = const_cast<sockaddr *>(to.get());
+        m.msg_namelen = static_cast<socklen_t>(to.size());
+        m.msg_iov = const_cast<iovec *>(kernels(packet->piece));
+        m.msg_iovlen = packet->pieces;
+    }
+    static constexpr std::uint32_t count() { return 1; }
+    mmsghdr *messages() { return &message_; }
+    static constexpr std::uint32_t packets_in(std::uint32_t) { return 1; }
+
+private:
+    mmsghdr message_;
+};
+
 std::size_t segment_of(msghdr &m, std::size_t size)
 {
     for (cmsghdr *c = CMSG_FIRSTHDR(&m); c != nullptr; c = CMSG_NXTHDR(&m, c))
@@ -554,6 +574,10 @@ send_result udp_io::send_by(Batch &batch, const net_address &to, const out_packe
 send_result udp_io::send(const net_address &to, const out_packet *packets, std::uint32_t count,
                          std::uint32_t &done)
 {
+    if (count == 1) {
+        single_packet single;
+        return send_by(single, to, packets, count, done);
+    }
     if (count > small_batch)
         if (const auto large = messages_.borrow(); large.get() != nullptr)
             return send_by(large.get()->batch, to, packets, count, done);

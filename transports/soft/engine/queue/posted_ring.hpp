@@ -59,6 +59,8 @@ public:
             ++tail_;
         return tail_;
     }
+    /// As the latest call of tail() found it.
+    std::uint32_t known_tail() const { return tail_; }
     bool empty() { return head() == tail(); }
     std::uint32_t size() { return tail() - head(); }
     request &at(std::uint32_t position) const
