@@ -5,8 +5,10 @@
 #include "harness/peer.hpp"
 
 #include <algorithm>
+#include <memory>
 #include <numeric>
 #include <set>
+#include <vector>
 
 namespace conformance {
 namespace {
@@ -1194,6 +1196,41 @@ TEST_CASE("DTO-54: a post returns at once, and so does a dequeue that finds noth
                      const DAT_RETURN code = dat_evd_dequeue(pair.passive.recv_evd, &event);
                      return DAT_GET_TYPE(code) == DAT_QUEUE_EMPTY ? 0u : code;
                  }));
+}
+
+TEST_CASE("DTO-55: messages that wait for receives hold up no other connection" *
+          hint("keep what finds no receive in buffers that all connections share"))
+{
+    adapter ia;
+    adapter other;
+    constexpr std::size_t connections = 20;
+    constexpr std::size_t messages = 16; // what an endpoint takes by default
+    std::vector<std::unique_ptr<connected_pair>> waiting;
+    for (std::size_t i = 0; i < connections; ++i)
+        waiting.push_back(std::make_unique<connected_pair>(ia, other));
+    connected_pair aside(ia, other);
+    for (const auto &pair : waiting)
+        for (std::size_t i = 0; i < messages; ++i)
+            MUST(pair->active.send(0, 1024, i));
+    std::this_thread::sleep_for(a_while);
+    for (unsigned round = 0; round < 10; ++round) {
+        move_data(aside.active, aside.passive, round);
+        move_data(aside.passive, aside.active, round);
+        MUST(aside.active.write(0, 1000, aside.passive.memory.remote(8192, 1000), 1));
+        MUST(aside.active.read(8192, 1000, aside.passive.memory.remote(8192, 1000), 2));
+        expect_success(aside.active.request_evd, 1, 1000);
+        expect_success(aside.active.request_evd, 2, 1000);
+    }
+    for (const auto &pair : waiting) {
+        if (pair->active.state() != DAT_EP_STATE_CONNECTED)
+            continue; // a transport may end the connection
+        for (std::size_t i = 0; i < messages; ++i)
+            MUST(pair->passive.recv(0, 1024, i));
+        for (std::size_t i = 0; i < messages; ++i)
+            expect_success(pair->passive.recv_evd, i, 1024);
+        for (std::size_t i = 0; i < messages; ++i)
+            expect_success(pair->active.request_evd, i, 1024);
+    }
 }
 
 } // namespace conformance
