@@ -167,6 +167,13 @@ bool pass_event(DAT_EVD_HANDLE evd, DAT_EVENT &event)
         return false;
     if (due->does == action::twice)
         hold_event(evd, event);
+    if (due->does == action::swap) {
+        DAT_EVENT next;
+        if (dequeue_next(evd, next) == DAT_SUCCESS) {
+            hold_event(evd, event);
+            event = next;
+        }
+    }
     change(event, kind, *due);
     return true;
 }

@@ -10,6 +10,8 @@ namespace dapl::DAPL_TRANSPORT::faults {
 bool take_held_event(DAT_EVD_HANDLE evd, DAT_EVENT &event);
 /// Changes an event as the plan says. False if it is lost.
 bool pass_event(DAT_EVD_HANDLE evd, DAT_EVENT &event);
+/// Takes the next event of the EVD, without a wait and past the plan.
+DAT_RETURN dequeue_next(DAT_EVD_HANDLE evd, DAT_EVENT &event);
 
 template <class Call>
 DAT_RETURN take_event(DAT_EVD_HANDLE evd, DAT_EVENT *event, Call call)

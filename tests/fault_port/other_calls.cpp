@@ -31,6 +31,11 @@ void set_restart(bool restarts)
     }
 }
 
+DAT_RETURN dequeue_next(DAT_EVD_HANDLE evd, DAT_EVENT &event)
+{
+    return real<&::dat_evd_dequeue>("dat_evd_dequeue")(evd, &event);
+}
+
 namespace {
 
 /// Calls that need no adapter have faults as well.

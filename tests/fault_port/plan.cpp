@@ -172,6 +172,7 @@ const char *objection_to_event(action does)
     case action::operation:
     case action::private_data:
     case action::never:
+    case action::swap:
     case action::twice:
         return nullptr;
     default:
