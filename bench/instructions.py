@@ -5,7 +5,8 @@
 Runs instructions-probe under valgrind and prints, for each call of the data path, how many
 instructions it executes in libdat2, in the provider (common layer and port), in the transport's own
 library and in libc; and how many instructions of libdat2 and the provider are atomic, and how many
-words they store, which is the cost of copying. On a quiet machine the counts repeat exactly, so
+words they store, which is the cost of copying. --engine prints the same for the software HCA, which
+is inside its provider's library, function by function. On a quiet machine the counts repeat exactly, so
 limits on them can be asserted:
 
     instructions ofi-lo --limit post=60 --limit dequeue=60
@@ -23,7 +24,7 @@ import sys
 import tempfile
 
 CALLS = ('post_rdma_write', 'post_send', 'post_recv', 'dequeue', 'dequeue_empty', 'wait_ready',
-         'wait_many')
+         'wait_many', 'stream')
 # A limit named "post" holds for all three.
 LIMIT_GROUPS = {'post': ('post_rdma_write', 'post_send', 'post_recv'),
                 'wait': ('wait_ready',), 'empty': ('dequeue_empty',)}
@@ -169,6 +170,20 @@ def is_ours(place):
     return column_of(*place) in ('libdat2', 'provider')
 
 
+def engine_rows(dump, calls, atomics):
+    """For each function of the software HCA, its instructions and atomic instructions per call."""
+    rows = {}
+    for (shared_object, function), cost in dump.cost.items():
+        if column_of(shared_object, function) != 'transport' or not ENGINE.match(function):
+            continue
+        row = rows.setdefault(function.partition('(')[0], [0.0, 0.0])
+        known = atomics(shared_object) or ()
+        row[0] += cost / calls
+        row[1] += sum(n for (*place, address), n in dump.at.items()
+                      if place == [shared_object, function] and address in known) / calls
+    return rows
+
+
 def summarize(dump, calls, odd, atomics):
     """`atomics` tells the addresses of the atomic instructions of an object."""
     row = {column: 0.0 for column in COLUMNS}
@@ -195,6 +210,7 @@ def measure(probe, adapter, options, count):
             name = (dump.phase or '').removeprefix('Client Request:').strip()
             if name in phases:
                 rows[name] = summarize(dump, *phases[name], atomics)
+                rows[name]['engine'] = engine_rows(dump, phases[name][0], atomics)
     missing = [call for call in CALLS if call not in rows]
     if missing:
         raise Failure('callgrind wrote no counts for ' + ', '.join(missing))
@@ -214,6 +230,18 @@ def print_table(adapter, rows):
         if row['odd_outcomes']:
             print(f'{call}: {row["odd_outcomes"]} of these calls found no event, or one too many: '
                   'the numbers are mixed')
+
+
+def print_engine(rows):
+    for call, row in rows.items():
+        engine = sorted(row['engine'].items(), key=lambda each: -each[1][0])
+        if not engine:
+            continue
+        total = [sum(each[i] for _, each in engine) for i in range(2)]
+        print(f'\n{call}: the software HCA\n{"function":58}{"instructions":>13}{"atomics":>9}')
+        for function, counts in [('all', total), *engine]:
+            if counts[0] >= 1:
+                print(f'{function:58}{counts[0]:13.1f}{counts[1]:9.2f}')
 
 
 def parse_limit(text):
@@ -254,6 +282,8 @@ def parse_arguments():
                         metavar='CALL=N', help='fail when the transport below it executes more')
     parser.add_argument('--no-locks', action='append', default=[], metavar='CALL',
                         choices=(*LIMIT_GROUPS, *CALLS), help='fail when it takes a lock')
+    parser.add_argument('--engine', action='store_true',
+                        help='show the functions of the software HCA')
     parser.add_argument('--json', metavar='FILE', help='write the results there (- is stdout)')
     parser.add_argument('--probe', help=f'the {PROBE} program, if not in the same folder')
     return parser.parse_args()
@@ -289,6 +319,8 @@ def main():
         print(f'instructions: {failure}', file=sys.stderr)
         return 1
     print_table(arguments.adapter, rows)
+    if arguments.engine:
+        print_engine(rows)
     if arguments.json:
         text = json.dumps({'adapter': arguments.adapter, 'calls': rows}, indent=2) + '\n'
         if arguments.json == '-':

@@ -109,6 +109,18 @@ public:
                     return code;
                 },
                 [] {}, DAT_SUCCESS, many);
+            phase(
+                "stream", count,
+                [&] {
+                    for (unsigned i = 0; i < many; ++i)
+                        program::must("dat_ep_post_send", post_send());
+                },
+                [&] { return finish_many(); },
+                [&] {
+                    for (unsigned i = 0; i < many; ++i)
+                        program::must("dat_ep_post_recv", post_recv());
+                },
+                DAT_SUCCESS, many);
         }
     }
 
@@ -137,6 +149,18 @@ private:
             return;
         CALLGRIND_DUMP_STATS_AT(name);
         std::printf("%s %u %u\n", name, count * of_each, odd);
+    }
+
+    /// Polls both sides until the messages that were sent are complete at each.
+    DAT_RETURN finish_many()
+    {
+        DAT_EVENT event;
+        unsigned sent = 0, came = 0;
+        while (sent < many || came < many) {
+            came += dat_evd_dequeue(b_.receive_evd(), &event) == DAT_SUCCESS;
+            sent += dat_evd_dequeue(a_.request_evd(), &event) == DAT_SUCCESS;
+        }
+        return DAT_SUCCESS;
     }
 
     void await(DAT_EVD_HANDLE evd)
