@@ -173,7 +173,9 @@ progress_watch::next_step progress_watch::serve(progress_target &target, int rou
             target.signal(); // wakes the waiter, in case the cleared signal was meant for it
             return next_step::back_off;
         }
-        if (target.wants_callback() && !quiet)
+        // A callback that was asked for before the reset may be for a completion whose signal the
+        // reset has cleared; the device does not tell of those that the port defers.
+        if (target.wants_callback() && (!quiet || target.has_completion_now()))
             continue;
         if (!is_readable(target.wait_fd, target.shared_fd))
             return next_step::arm;

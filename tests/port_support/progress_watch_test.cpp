@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstring>
 #include <doctest/doctest.h>
+#include <functional>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
@@ -65,6 +66,9 @@ struct counting_cq final : progress_target {
     std::atomic<int> ahead{0};  ///< messages in the socket that reset_signal() takes from there
     std::atomic<int> staged{0}; ///< messages taken from the socket already
     std::atomic<int> receives{1 << 30};
+    std::atomic<bool> deferred{false}; ///< a completion that only the port knows of
+    /// What other threads do while reset_signal() runs, once.
+    std::atomic<const std::function<void()> *> at_reset{nullptr};
 
     void arrive() const { eventfd_write(wait_fd, 1); }
     /// The consumer polls.
@@ -116,9 +120,11 @@ private:
         --inside;
         return completions != 0;
     }
-    bool has_completion_now() override { return progress(); }
+    bool has_completion_now() override { return progress() || deferred; }
     bool reset_signal() override
     {
+        if (const auto *meanwhile = at_reset.exchange(nullptr))
+            (*meanwhile)();
         const bool quiet = completions == 0 && staged == 0;
         staged += ahead.exchange(0);
         return quiet;
@@ -436,6 +442,22 @@ TEST_SUITE("progress_watch")
         watched.cq.arrive();
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
         CHECK(watched.cq.callbacks == 1);
+    }
+
+    // The consumer asks, and a receive that it posts to a connection that has ended is flushed at
+    // once, whose signal is reset.
+    TEST_CASE("a callback is made for what was deferred while the signal was reset")
+    {
+        progress_rig rig;
+        watched_cq watched(rig);
+        const std::function<void()> ask_and_defer = [&] {
+            watched.cq.completions = 0;
+            rig.watch.request_callback(rig, watched.cq);
+            watched.cq.deferred = true;
+        };
+        watched.cq.at_reset = &ask_and_defer;
+        watched.cq.arrive();
+        CHECK(eventually([&] { return watched.cq.callbacks == 1; }));
     }
 
     TEST_CASE("a target is left alone while its consumer polls, and served when it stops")
