@@ -5,9 +5,12 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <mutex>
 #include <set>
 #include <thread>
+#include <vector>
 
 namespace queue_suite {
 
@@ -21,7 +24,7 @@ struct fixture {
     void push(std::uint32_t number, work_status status = work_status::success,
               bool solicited = false)
     {
-        queue.push({nullptr, number, 0, 0, 0, status, brought::nothing, solicited});
+        push_to(queue, {nullptr, number, 0, 0, 0, status, brought::nothing, solicited});
     }
     std::uint32_t pop()
     {
@@ -62,7 +65,7 @@ TEST_CASE("to count completions again takes no longer when there are many")
         completion_queue queue;
         REQUIRE(here.hca.make_queue(queue, &owner, depth));
         for (std::uint32_t i = 0; i < depth; ++i)
-            queue.push({nullptr, i, 0, 0, 0, work_status::success, brought::nothing, false});
+            push_to(queue, {nullptr, i, 0, 0, 0, work_status::success, brought::nothing, false});
         CHECK(queue.count() == depth);
         const auto begun = std::chrono::steady_clock::now();
         completion_record done;
@@ -103,7 +106,7 @@ TEST_CASE("of a queue for one completion none is lost without an overflow")
     REQUIRE(here.hca.make_queue(queue, &owner, 1));
     std::uint32_t added = 0;
     while (!queue.overflowed() && added < 100)
-        queue.push({nullptr, added++, 0, 0, 0, work_status::success, brought::nothing, false});
+        push_to(queue, {nullptr, added++, 0, 0, 0, work_status::success, brought::nothing, false});
     CHECK(queue.overflowed());
     CHECK(added - 1 == queue.depth()); // the last one found no place
     completion_record done;
@@ -226,7 +229,7 @@ TEST_CASE("B12: arming and sleeping never miss a completion that comes at the sa
         for (std::uint32_t i = 0; i < count; ++i) {
             while (taken.load() != i)
                 std::this_thread::yield();
-            queue.push({nullptr, i, 0, 0, 0, work_status::success, brought::nothing, false});
+            push_to(queue, {nullptr, i, 0, 0, 0, work_status::success, brought::nothing, false});
         }
     });
     completion_record done;
@@ -239,6 +242,106 @@ TEST_CASE("B12: arming and sleeping never miss a completion that comes at the sa
     }
     producer.join();
     here.hca.free_queue(queue);
+}
+
+namespace {
+
+/// Waits for runs of completions, each of which ends with a failure: it counts as solicited.
+void take_runs(completion_queue &queue, std::uint32_t runs, completion_queue::wait_target target)
+{
+    constexpr std::uint32_t size = 3;
+    std::atomic<std::uint32_t> taken{0};
+    std::thread producer([&] {
+        for (std::uint32_t run = 0; run < runs; ++run) {
+            while (taken.load() != run * size)
+                std::this_thread::yield();
+            completion_queue::news told;
+            for (std::uint32_t i = 0; i < size; ++i)
+                queue.add({nullptr, run * size + i, 0, 0, 0,
+                           i + 1 == size ? work_status::flushed : work_status::success,
+                           brought::nothing, false},
+                          told);
+            queue.announce(told);
+        }
+    });
+    for (std::uint32_t next = 0; next < runs * size;) {
+        completion_queue::wait_target rest = target;
+        rest.threshold = std::min(rest.threshold, size - next % size); // some may be taken
+        CHECK(queue.wait(rest, osd::deadline::after_us(20'000'000)) == osd::wait_result::woken);
+        completion_record done;
+        while (queue.pop(done))
+            CHECK(done.length == next++);
+        taken.store(next);
+    }
+    producer.join();
+}
+
+} // namespace
+
+TEST_CASE_FIXTURE(fixture, "a wait that begins while a run of completions is added misses none")
+{
+    const std::uint32_t runs = rounds(5'000);
+    take_runs(queue, runs, {.threshold = 1});
+    take_runs(queue, runs, {.threshold = 3});
+    take_runs(queue, runs, {.kind = completion_queue::interest::solicited});
+}
+
+TEST_CASE_FIXTURE(fixture, "whoever asks while a run of completions is added is told at its end")
+{
+    const auto add = [this](bool solicited, completion_queue::news &run) {
+        queue.add({nullptr, 0, 0, 0, 0, work_status::success, brought::nothing, solicited}, run);
+    };
+    const auto told = [this](int times) {
+        return becomes_true([&] { return owner.completions >= times; }) &&
+               owner.completions == times;
+    };
+    completion_queue::news run;
+    CHECK_FALSE(run.any());
+
+    add(false, run); // it asks between the completion and the end of the run
+    CHECK(run.any());
+    queue.arm(completion_queue::interest::any);
+    CHECK(told(0));
+    queue.announce(run);
+    CHECK(told(1));
+    CHECK_FALSE(run.any());
+
+    queue.arm(completion_queue::interest::any); // before: it is told at once, and not again
+    add(false, run);
+    CHECK(told(2));
+    queue.announce(run);
+    CHECK(told(2));
+
+    add(true, run); // one of the run is of the kind, though not the last
+    add(false, run);
+    queue.arm(completion_queue::interest::solicited);
+    queue.announce(run);
+    CHECK(told(3));
+
+    add(false, run); // none is, up to the next
+    queue.arm(completion_queue::interest::solicited);
+    queue.announce(run);
+    CHECK(told(3));
+    add(true, run);
+    CHECK(told(4));
+    queue.announce(run);
+
+    add(true, run); // all are taken when it asks
+    for (int i = 0; i < 7; ++i)
+        (void)pop();
+    queue.arm(completion_queue::interest::any);
+    queue.announce(run);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    CHECK(told(4));
+
+    const waitable descriptor = queue.event_descriptor();
+    REQUIRE(descriptor >= 0);
+    queue.arm_descriptor();
+    add(false, run);
+    CHECK(wait_for(&descriptor, 1, osd::deadline::after_us(20'000'000)) == osd::wait_result::woken);
+    queue.clear_descriptor();
+    queue.announce(run);
+    CHECK(wait_for(&descriptor, 1, osd::deadline::passed()) == osd::wait_result::timed_out);
 }
 
 TEST_CASE_FIXTURE(fixture,
@@ -284,7 +387,8 @@ TEST_CASE("callbacks of queues are spread over the device's threads, or made by 
         for (std::uint32_t i = 0; i < 2 * threads; ++i) {
             REQUIRE(here.hca.make_queue(queues[i], &owners[i], 16));
             queues[i].arm(completion_queue::interest::any);
-            queues[i].push({nullptr, 0, 0, 0, 0, work_status::success, brought::nothing, false});
+            push_to(queues[i],
+                    {nullptr, 0, 0, 0, 0, work_status::success, brought::nothing, false});
             REQUIRE(becomes_true([&] { return owners[i].completions == 1; }));
             made_by.insert(owners[i].completed_by);
         }
@@ -424,7 +528,8 @@ TEST_CASE("many threads add, one takes, nothing is lost")
     for (std::uint32_t p = 0; p < producers; ++p)
         threads.emplace_back([&queue, p] {
             for (std::uint32_t i = 0; i < each; ++i)
-                queue.push({nullptr, i, p, 0, 0, work_status::success, brought::nothing, false});
+                push_to(queue,
+                        {nullptr, i, p, 0, 0, work_status::success, brought::nothing, false});
         });
     std::uint32_t next[producers] = {};
     for (std::uint32_t taken = 0; taken < each * producers;) {
@@ -510,7 +615,8 @@ TEST_CASE("many threads add while it is resized, and nothing is lost")
             for (std::uint32_t i = 0; i < each; ++i) {
                 while (i - next[p].load() >= ahead)
                     std::this_thread::yield();
-                queue.push({nullptr, i, p, 0, 0, work_status::success, brought::nothing, false});
+                push_to(queue,
+                        {nullptr, i, p, 0, 0, work_status::success, brought::nothing, false});
             }
         });
     std::vector<completion_queue::ring_owner> formers; // no thread here holds a queue pair
@@ -530,6 +636,86 @@ TEST_CASE("many threads add while it is resized, and nothing is lost")
     for (std::thread &each_thread : threads)
         each_thread.join();
     CHECK(!queue.overflowed());
+    here.hca.free_queue(queue);
+}
+
+namespace {
+
+/// A queue pair that adds runs of completions under its lock.
+struct adding_pair {
+    std::mutex lock;
+    std::atomic<std::uint32_t> taken{0};
+    std::thread thread;
+
+    void start(completion_queue &queue, std::uint32_t number, std::uint32_t total)
+    {
+        thread = std::thread([this, &queue, number, total] {
+            constexpr std::uint32_t ahead = 16;
+            for (std::uint32_t i = 0; i < total;) {
+                const std::lock_guard hold(lock);
+                completion_queue::news run;
+                for (int size = 0; size < 4 && i < total && i - taken.load() < ahead; ++size)
+                    queue.add(
+                        {nullptr, i++, number, 0, 0, work_status::success, brought::nothing, false},
+                        run);
+                if (run.any())
+                    queue.announce(run);
+            }
+        });
+    }
+};
+
+} // namespace
+
+TEST_CASE("one queue pair adds alone, others join it, and it is resized: nothing is lost")
+{
+    host here(on_loopback());
+    inbox owner;
+    completion_queue queue;
+    constexpr std::uint32_t pairs = 3;
+    const std::uint32_t each = rounds(5'000);
+    REQUIRE(here.hca.make_queue(queue, &owner, 64));
+    adding_pair adding[pairs];
+    const auto cycle_locks = [&] {
+        for (adding_pair &pair : adding)
+            const std::lock_guard hold(pair.lock);
+    };
+    std::vector<completion_queue::ring_owner> formers;
+    const std::uint32_t depths[] = {64, 200, 1000, 70};
+    std::uint32_t joined = 0;
+    for (std::uint32_t taken = 0; taken < each * pairs;) {
+        if (joined < pairs && taken >= joined * each / 2) { // the others go on adding
+            if (queue.producers.attach())
+                cycle_locks();
+            adding[joined].start(queue, joined, each);
+            ++joined;
+        }
+        completion_record done;
+        if (!queue.pop(done)) {
+            std::this_thread::yield();
+            continue;
+        }
+        CHECK(done.length == adding[done.immediate].taken.load());
+        ++adding[done.immediate].taken;
+        if (++taken % 100 == 0) {
+            const bool alone = queue.producers.end_alone();
+            CHECK(alone == (joined == 1));
+            if (alone)
+                cycle_locks();
+            CHECK(queue.resize(depths[taken / 100 % 4], formers.emplace_back()) ==
+                  completion_queue::outcome::done);
+            cycle_locks();
+            formers.clear();
+            if (alone)
+                queue.producers.begin_alone();
+        }
+    }
+    for (adding_pair &pair : adding) {
+        pair.thread.join();
+        queue.producers.detach();
+    }
+    CHECK(!queue.overflowed());
+    CHECK_FALSE(queue.producers.attach());
     here.hca.free_queue(queue);
 }
 

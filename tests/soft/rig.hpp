@@ -73,6 +73,15 @@ extern std::atomic<int> troubles[2];
 
 extern const upcalls upcall_table;
 
+/// Adds a completion, and announces it.
+inline void push_to(completion_queue &queue, const completion_record &done)
+{
+    completion_queue::news run;
+    queue.add(done, run);
+    if (run.any())
+        queue.announce(run);
+}
+
 /// A device, opened on loopback or on a network inside the process.
 struct host {
     explicit host(const settings &how, const upcalls &tell = upcall_table);

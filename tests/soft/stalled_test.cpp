@@ -51,7 +51,7 @@ public:
         with.sa_flags = SA_SIGINFO;
         REQUIRE(sigaction(SIGSEGV, &with, &before_) == 0);
         REQUIRE(mprotect(memory, page, PROT_NONE) == 0);
-        thread_ = std::thread([&queue, done] { queue.push(*done); });
+        thread_ = std::thread([&queue, done] { push_to(queue, *done); });
         REQUIRE(becomes_true([] { return stalls.load(); }));
     }
     ~stalled_producer()
@@ -114,7 +114,7 @@ TEST_SUITE_BEGIN("stalled");
 TEST_CASE_FIXTURE(fixture, "completions behind one that is being added cannot be taken yet")
 {
     stalled_producer other(b.receive_queue);
-    b.receive_queue.push({nullptr, 1, 0, 0, 0, work_status::success, brought::nothing, false});
+    push_to(b.receive_queue, {nullptr, 1, 0, 0, 0, work_status::success, brought::nothing, false});
     completion_record none;
     CHECK_FALSE(b.receive_queue.pop(none));
     CHECK(b.receive_queue.count() == 0);

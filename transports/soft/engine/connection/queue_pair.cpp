@@ -63,16 +63,23 @@ void queue_pair::enter_behind_another() OSD_UNCHECKED
     waiting_.fetch_sub(1);
 }
 
+void queue_pair::release() OSD_UNCHECKED
+{
+    sends.completions.announce();
+    receives.completions.announce();
+    lock.unlock();
+}
+
 void queue_pair::leave() OSD_UNCHECKED
 {
-    lock.unlock();
+    release();
     while (doorbell.exchange(false)) {
         doorbell.store(true); // the next holder may not be a thread that pumps
         if (!try_to_take())
             return;
         doorbell.store(false);
         connection_.pump(osd::now_ns());
-        lock.unlock();
+        release();
     }
 }
 

@@ -68,6 +68,8 @@ private:
     /// As ring(), by a thread that has posted this send; null: of which it copies nothing itself.
     void ring_for(const request *send);
     void enter_behind_another();
+    /// Announces completions, and releases the lock.
+    void release() OSD_RELEASE(lock);
     /// Fails if another thread is waiting for the lock.
     bool try_to_take() OSD_UNCHECKED { return waiting_.load() == 0 && lock.try_lock(); }
 

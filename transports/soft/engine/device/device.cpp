@@ -75,10 +75,16 @@ void device::free_queue(completion_queue &queue)
 
 completion_queue::outcome device::resize_queue(completion_queue &queue, std::uint32_t depth)
 {
+    osd::lock_guard hold(producers_);
+    const bool alone = queue.producers.end_alone();
+    if (alone)
+        cycle_pair_locks();
     completion_queue::ring_owner former;
     const completion_queue::outcome result = queue.resize(depth, former);
     if (former != nullptr)
         cycle_pair_locks();
+    if (alone)
+        queue.producers.begin_alone();
     return result;
 }
 
@@ -175,7 +181,34 @@ bool device::make_pair(queue_pair &pair, const pair_params &params) OSD_UNCHECKE
         if (each != nullptr)
             each->serve(nearest.index());
     return pair.open(*this, nearest.context(), params, params.send_queue, params.receive_queue) &&
-           pair.connection().renew() && nearest.add(pair);
+           pair.connection().renew() && add(pair);
+}
+
+/// No thread adds completions of a queue pair that is not among those of its shard.
+bool device::add(queue_pair &pair)
+{
+    osd::lock_guard hold(producers_);
+    completion_queue *const receives = pair.params.receive_queue;
+    completion_queue *const sends = pair.params.send_queue;
+    bool was_alone = receives != nullptr && receives->producers.attach();
+    if (sends != nullptr && sends != receives)
+        was_alone = sends->producers.attach() || was_alone;
+    if (was_alone)
+        cycle_pair_locks();
+    if (shard_of(pair).add(pair))
+        return true;
+    detach(pair);
+    return false;
+}
+
+void device::detach(const queue_pair &pair)
+{
+    completion_queue *const receives = pair.params.receive_queue;
+    completion_queue *const sends = pair.params.send_queue;
+    if (receives != nullptr)
+        receives->producers.detach();
+    if (sends != nullptr && sends != receives)
+        sends->producers.detach();
 }
 
 void device::free_pair(queue_pair &pair) OSD_UNCHECKED
@@ -186,12 +219,14 @@ void device::free_pair(queue_pair &pair) OSD_UNCHECKED
     pair.leave();
     shard_of(pair).remove(pair);
     pair.shard->upcalls.cancel_and_wait(pair);
+    osd::lock_guard hold(producers_);
+    detach(pair);
 }
 
 bool device::reset_pair(queue_pair &pair) OSD_UNCHECKED
 {
     free_pair(pair);
-    return pair.connection().renew() && shard_of(pair).add(pair);
+    return pair.connection().renew() && add(pair);
 }
 
 bool device::make_shared(shared_receives &queue, void *owner, protection_domain &domain,

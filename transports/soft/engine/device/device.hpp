@@ -73,6 +73,9 @@ private:
     /// Waits for all threads that are inside a queue pair, and may use a key that they have found
     /// before or add to the former ring of a completion queue.
     void cycle_pair_locks();
+    /// Puts a queue pair among those of its shard, and of its completion queues.
+    bool add(queue_pair &pair);
+    void detach(const queue_pair &pair);
     void settle();
     bool has_callbacks();
     bool deliver_callbacks();
@@ -81,6 +84,7 @@ private:
     shard &shard_of(const queue_pair &pair) { return shards_[pair.shard->index]; }
 
     std::unique_ptr<shard[]> shards_;
+    osd::mutex producers_; ///< held while the producers of a completion queue change, or its ring
     std::atomic<std::uint32_t> next_shard_{0};
     local_obstacle without_direct_ = local_obstacle::none;
 };

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <new>
+#include <utility>
 
 namespace soft_hca {
 
@@ -56,6 +57,7 @@ bool completion_ring::open(void *owner, upcall_queue &upcalls, std::uint32_t dep
     overflowed_.store(false);
     others_.clear();
     shards_.store(0);
+    producers.open();
     owner_ = owner;
     upcalls_ = &upcalls;
     return true;
@@ -108,17 +110,11 @@ OSD_ALWAYS_INLINE bool completion_ring::put(const completion_record &done)
     do {
         if (at - r.head.load(std::memory_order_acquire) > r.mask && !has_room(r, at)) [[unlikely]]
             return false; // full, or closed
-    } while (!r.tail.compare_exchange_weak(at, at + 1, std::memory_order_relaxed));
+    } while (!producers.reserve(r.tail, at));
     cell &to = r.at(at);
     to.record = done;
-    to.turn.store(at + 1); // sequentially consistent: before the load of wanted_
+    to.turn.store(at + 1, std::memory_order_release);
     return true;
-}
-
-bool completion_ring::put_after_resize(const completion_record &done)
-{
-    osd::lock_guard hold(resizing_);
-    return put(done);
 }
 
 void completion_ring::settle()
@@ -161,29 +157,60 @@ completion_ring::outcome completion_ring::resize(std::uint32_t depth, ring_owner
     return outcome::done;
 }
 
-void completion_ring::push(const completion_record &done)
+void completion_ring::add(const completion_record &done, news &of_holder)
 {
-    if (!put(done) && !put_after_resize(done)) [[unlikely]] {
+    const auto put_after_resize = [&] {
+        osd::lock_guard hold(resizing_);
+        return put(done);
+    };
+    if (!put(done) && !put_after_resize()) [[unlikely]] {
         if (!overflowed_.exchange(true))
             upcalls_->post(*this, overflow_event);
         return;
     }
-    const std::uint32_t wanted = wanted_.load();
+    const bool solicited = is_solicited(done);
+    std::uint32_t bits = (of_holder.bits_ & ~news::told) | news::added;
+    if (solicited)
+        bits |= news::solicited;
+    const std::uint32_t wanted = wanted_.load(std::memory_order_relaxed);
     if (wanted != 0) [[unlikely]]
-        announce(done, wanted);
+        bits |= tell(solicited, wanted);
+    of_holder.bits_ = static_cast<std::uint8_t>(bits);
 }
 
-void completion_ring::announce(const completion_record &done, std::uint32_t wanted)
+/// An operation that changes nothing: it comes before or after that by which the consumer asks, and
+/// sees the request, or is seen with all completions before it. Who was told of the last one need
+/// not be told again. Completions that are taken already are none to tell of.
+void completion_ring::announce(news &of_holder)
 {
-    const bool worth = is_solicited(done);
-    if ((wanted & solicited_waiter) != 0 ? worth
-                                         : (wanted & waiter) != 0 && may_hold(threshold_.load()))
+    const std::uint32_t bits = std::exchange(of_holder.bits_, std::uint8_t{0});
+    const std::uint32_t wanted = wanted_.fetch_add(0) & ~(bits & news::told);
+    if (wanted != 0 && now().tail.load(std::memory_order_relaxed) !=
+                           head_.load(std::memory_order_relaxed)) [[unlikely]]
+        (void)tell((bits & news::solicited) != 0, wanted);
+}
+
+/// Does what is wanted after a completion. Returns the requests that were met.
+std::uint32_t completion_ring::tell(bool solicited, std::uint32_t wanted)
+{
+    std::uint32_t met = 0;
+    if ((wanted & solicited_waiter) != 0 ? solicited
+                                         : (wanted & waiter) != 0 && may_hold(threshold_.load())) {
         signal_.raise();
-    const std::uint32_t upcall = worth ? wants_any | wants_solicited : wants_any;
-    if ((wanted & upcall) != 0 && (wanted_.fetch_and(~(wants_any | wants_solicited)) & upcall) != 0)
-        upcalls_->post(*this, completion_event);
-    if ((wanted & wants_signal) != 0 && (wanted_.fetch_and(~wants_signal) & wants_signal) != 0)
-        signal_.raise();
+        met |= waiter | solicited_waiter;
+    }
+    const std::uint32_t upcall = solicited ? wants_any | wants_solicited : wants_any;
+    if ((wanted & upcall) != 0) {
+        if ((wanted_.fetch_and(~(wants_any | wants_solicited)) & upcall) != 0)
+            upcalls_->post(*this, completion_event);
+        met |= wants_any | wants_solicited;
+    }
+    if ((wanted & wants_signal) != 0) {
+        if ((wanted_.fetch_and(~wants_signal) & wants_signal) != 0)
+            signal_.raise();
+        met |= wants_signal;
+    }
+    return met;
 }
 
 /// By a thread that holds no queue pair's lock, for which a resize would wait: the waiter may have

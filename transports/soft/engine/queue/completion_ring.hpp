@@ -10,6 +10,14 @@
 // resize() closes the old ring (producers see it full), moves its entries and publishes the new
 // one; a producer that finds the ring closed waits for the resize and retries. Producers run under
 // a queue pair's lock, so the old ring is unreferenced once every such lock has been cycled.
+//
+// Locked operations. A single queue pair, which is the usual case, reserves cells by plain stores:
+// its lock orders them. With a second one, and during a resize, producers reserve by an exchange;
+// each such change waits until every lock has been cycled. A cell is filled by a plain release, so
+// the consumer can take it at once; whether it sleeps or has armed the queue is asked once for all
+// completions that a holder of the lock adds. That question is an operation on the word by which
+// the consumer asks for news, which orders the two: either it sees what the consumer asked, or the
+// consumer sees the completions when it looks, after that, before it sleeps.
 #pragma once
 
 #include "interface/request.hpp"
@@ -34,6 +42,48 @@ public:
 
 private:
     std::atomic<std::int32_t> number_{0};
+};
+
+/// The queue pairs that add to a completion queue. The device orders the calls but reserve().
+class completion_producers {
+public:
+    void open()
+    {
+        alone_.store(false);
+        number_ = 0;
+    }
+    /// Counts a queue pair that will add. Returns true for the second one: the first may reserve
+    /// without an exchange until its lock has been cycled.
+    [[nodiscard]] bool attach()
+    {
+        const bool was_alone = alone_.load();
+        alone_.store(++number_ == 1);
+        return was_alone;
+    }
+    /// Of two queue pairs the last one goes on by exchanges: it may be followed by others again.
+    void detach()
+    {
+        if (--number_ == 0)
+            alone_.store(false);
+    }
+    /// Has the only producer reserve by exchanges, as of when its lock has been cycled. Returns
+    /// whether it did not before: then begin_alone() undoes it.
+    bool end_alone() { return alone_.exchange(false); }
+    void begin_alone() { alone_.store(true); }
+
+    /// Reserves the cell at `at`, the tail; another producer may have been faster. The order of the
+    /// tail's stores is that of the lock where one queue pair adds alone, and needs none otherwise.
+    OSD_ALWAYS_INLINE bool reserve(std::atomic<std::uint32_t> &tail, std::uint32_t &at) const
+    {
+        if (!alone_.load(std::memory_order_relaxed))
+            return tail.compare_exchange_weak(at, at + 1, std::memory_order_relaxed);
+        tail.store(at + 1, std::memory_order_relaxed);
+        return true;
+    }
+
+private:
+    std::atomic<bool> alone_{false}; ///< one queue pair adds; it reads this under its lock
+    std::uint32_t number_ = 0;
 };
 
 class completion_ring : public upcall_source {
@@ -89,8 +139,24 @@ public:
 
     // --- producers
 
-    /// Adds one. When the queue is full it is lost, and the owner gets one overflow upcall.
-    void push(const completion_record &done);
+    completion_producers producers;
+
+    /// Completions of a holder of a queue pair's lock that are to be announced before it releases
+    /// that.
+    class news {
+    public:
+        bool any() const { return bits_ != 0; }
+
+    private:
+        friend class completion_ring;
+        enum : std::uint8_t { added = 32, solicited = 64, told = 31 }; ///< told: bits of wanted_
+        std::uint8_t bits_ = 0;
+    };
+    /// Adds one, which the consumer may take at once. Who is known to wait for it is told. When the
+    /// queue is full it is lost, and the owner gets one overflow upcall.
+    void add(const completion_record &done, news &of_holder);
+    /// Tells who waits, or has armed the queue, since before these completions were added.
+    void announce(news &of_holder);
     /// Waits until the consumer can take all that are there: none that another producer is still
     /// filling stands before them. By a thread that holds the lock of a queue pair that cycling the
     /// locks would wait for.
@@ -192,9 +258,8 @@ private:
                number;
     }
     bool put(const completion_record &done);
-    bool put_after_resize(const completion_record &done) OSD_COLD;
     bool has_room(ring &r, std::uint32_t at) const OSD_COLD;
-    void announce(const completion_record &done, std::uint32_t wanted);
+    std::uint32_t tell(bool solicited, std::uint32_t wanted) OSD_COLD;
 
     osd::mutex signal_lock_; ///< held while it is opened
     osd::mutex resizing_;    ///< held while the ring is replaced

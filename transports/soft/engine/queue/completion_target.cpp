@@ -3,14 +3,14 @@
 
 namespace soft_hca {
 
-void completion_target::complete(request &r, work_status status, std::uint32_t length) const
+void completion_target::complete(request &r, work_status status, std::uint32_t length)
 {
     const bool silent = status == work_status::success && is_silent(r);
     if (silent)
         return note_success(r);
     if (ring_ == nullptr)
         return;
-    ring_->push({&r, length, 0, pair_, shard_, status, brought::nothing, false});
+    ring_->add({&r, length, 0, pair_, shard_, status, brought::nothing, false}, news_);
 }
 
 } // namespace soft_hca

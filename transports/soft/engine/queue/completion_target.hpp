@@ -19,12 +19,19 @@ public:
     bool is(const completion_ring *ring) const { return ring_ == ring; }
 
     /// Completes a request, unless it is silent and succeeded.
-    void complete(request &r, work_status status, std::uint32_t length) const;
+    void complete(request &r, work_status status, std::uint32_t length);
     /// Completes a receive with success. `immediate` is the data, or the key that was invalidated.
     void complete_receive(request &r, std::uint32_t length, brought extra, std::uint32_t immediate,
-                          bool solicited) const
+                          bool solicited)
     {
-        ring_->push({&r, length, immediate, pair_, shard_, work_status::success, extra, solicited});
+        ring_->add({&r, length, immediate, pair_, shard_, work_status::success, extra, solicited},
+                   news_);
+    }
+    /// Announces the completions since the lock was taken, before it is released.
+    void announce()
+    {
+        if (news_.any())
+            ring_->announce(news_);
     }
     /// Waits until the consumer can take all completions, before the end of a connection is
     /// reported, and before the queue pair is reset or freed. The lock is held, and the queue pair
@@ -39,6 +46,7 @@ private:
     completion_ring *ring_ = nullptr;
     std::uint32_t pair_ = 0;
     std::uint8_t shard_ = 0;
+    completion_ring::news news_;
 };
 
 } // namespace soft_hca
