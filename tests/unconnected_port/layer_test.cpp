@@ -237,6 +237,17 @@ void disconnect(end &a, end &b)
     CHECK(b.is(disconnected));
 }
 
+/// Two ends with a connection, each on a host of its own.
+struct connected_ends {
+    const fresh_network network;
+    host a;
+    host b;
+    end from{a};
+    end to{b};
+
+    connected_ends() { connect(from, to); }
+};
+
 } // namespace
 
 TEST_SUITE("unconnected")
@@ -301,14 +312,9 @@ TEST_SUITE("unconnected")
             CHECK(a.wait().status == DAT_DTO_SUCCESS);
     }
 
-    TEST_CASE("a read of the peer passes a message that waits for a receive")
+    TEST_CASE_FIXTURE(connected_ends,
+                      "a read of the peer passes a message that waits for a receive")
     {
-        const fresh_network network;
-        host a;
-        host b;
-        end from(a);
-        end to(b);
-        connect(from, to);
         from.request(opcode::send, 0, 64);
         a.memory[8000] = 17;
         const DAT_RMR_TRIPLET there = a.remote(8000, 1);
@@ -373,14 +379,8 @@ TEST_SUITE("unconnected")
         }
     }
 
-    TEST_CASE("a device that takes nothing for ever breaks the connection")
+    TEST_CASE_FIXTURE(connected_ends, "a device that takes nothing for ever breaks the connection")
     {
-        const fresh_network network;
-        host a;
-        host b;
-        end from(a);
-        end to(b);
-        connect(from, to);
         set(&scripted_network::busy, true);
         from.request(opcode::send, 0, 64);
         CHECK(from.is(broken));
@@ -389,14 +389,8 @@ TEST_SUITE("unconnected")
         set(&scripted_network::busy, false);
     }
 
-    TEST_CASE("a device that takes nothing for a while does not")
+    TEST_CASE_FIXTURE(connected_ends, "a device that takes nothing for a while does not")
     {
-        const fresh_network network;
-        host a;
-        host b;
-        end from(a);
-        end to(b);
-        connect(from, to);
         to.receive(0, 64);
         set(&scripted_network::busy, true);
         from.request(opcode::send, 0, 64);
@@ -406,14 +400,9 @@ TEST_SUITE("unconnected")
         CHECK(a.wait().status == DAT_DTO_SUCCESS);
     }
 
-    TEST_CASE("a datagram that the device could not deliver breaks the connection")
+    TEST_CASE_FIXTURE(connected_ends,
+                      "a datagram that the device could not deliver breaks the connection")
     {
-        const fresh_network network;
-        host a;
-        host b;
-        end from(a);
-        end to(b);
-        connect(from, to);
         set(&scripted_network::loses, true);
         from.request(opcode::send, 0, 64);
         CHECK(from.is(broken));
@@ -529,14 +518,9 @@ TEST_SUITE("unconnected")
         CHECK((writes.remote_write && !writes.remote_read));
     }
 
-    TEST_CASE("deregistering waits for an access, and its grant is given back")
+    TEST_CASE_FIXTURE(connected_ends,
+                      "deregistering waits for an access, and its grant is given back")
     {
-        const fresh_network network;
-        host a;
-        host b;
-        end from(a);
-        end to(b);
-        connect(from, to);
         set(&scripted_network::keeps_accesses, true);
         const DAT_RMR_TRIPLET there = b.remote(0, 20'000);
         from.request(opcode::rdma_write, 0, 20'000, &there);
