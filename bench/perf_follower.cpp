@@ -43,9 +43,7 @@ std::string why_no_leader(channel &peer, std::span<const char> said, std::uint32
         return "";
     peer.send(invitation{{}, 0, max_size});
     return "it asks for messages of " + std::to_string(hello.max_size) + " bytes" +
-           (hello.threads > 1 ? " over each of " + std::to_string(hello.threads) + " connections"
-                              : "") +
-           "; --max-size is " + std::to_string(max_size);
+           over_connections(hello) + "; --max-size is " + std::to_string(max_size);
 }
 
 } // namespace
@@ -70,8 +68,7 @@ void follow(channel &leader, const greeting &hello, const std::string &adapter_n
     dat_adapter adapter(adapter_name, hello.threads > 1);
     const links all = make_links(adapter, hello.threads, hello.max_size);
     dat_listener listener(adapter, 0);
-    leader.send(
-        invitation{adapter.address(), listener.qualifier(), hello.max_size * hello.threads});
+    leader.send(invitation{adapter.address(), listener.qualifier(), wanted_bytes(hello)});
     for (const auto &link : all) {
         link->accept(listener.next_request(p), p);
         leader.send(link->memory());

@@ -27,10 +27,17 @@ inline std::uint64_t wanted_bytes(const greeting &hello)
     return std::uint64_t{hello.max_size} * hello.threads;
 }
 
+/// Names the connections after a message size, where there are several.
+inline std::string over_connections(const greeting &hello)
+{
+    return hello.threads == 1 ? ""
+                              : " over each of " + std::to_string(hello.threads) + " connections";
+}
+
 struct invitation {
     sockaddr_storage address;
     DAT_CONN_QUAL qualifier;
-    std::uint32_t max_size; ///< that the follower allows, of all connections together; less than
+    std::uint64_t max_size; ///< that the follower allows, of all connections together; less than
                             ///< was asked for: it refuses
 };
 

@@ -20,9 +20,8 @@ leader::leader(channel &peer, const options &o)
     if (to_.max_size < wanted_bytes(hello))
         throw program::failure(
             "the server refuses messages of " + size_text(hello.max_size) +
-            (hello.threads > 1 ? " over each of " + std::to_string(hello.threads) + " connections"
-                               : "") +
-            ": it allows " + size_text(to_.max_size) +
+            over_connections(hello) + ": it allows " +
+            size_text(static_cast<std::uint32_t>(to_.max_size)) +
             "\n  start it with a larger --max-size, or choose smaller --size and --sizes");
     if (osd::address::is_loopback(reinterpret_cast<const sockaddr *>(&to_.address)) &&
         !peer_.is_local())
