@@ -151,7 +151,7 @@ class Packages:
         except FileNotFoundError as error:
             raise Problem("apt-cache is missing: the guest's kernel comes from Debian",
                           "prepare on a Debian system, and copy its cache folder") from error
-        if answer.returncode != 0:
+        if answer.returncode != 0 or not answer.stdout.strip():
             raise Problem(f"apt knows no package {package}",
                           "run apt-get update as root, and see whether its sources are Debian's")
         return answer.stdout
@@ -167,23 +167,31 @@ class Packages:
         return found[1]
 
     def depends(self, package: str, pattern: str) -> list[str]:
-        """The packages that this one depends on and whose names match."""
-        names = (each.split()[0] for each in self.field(package, "Depends").split(","))
-        return [name for name in names if re.fullmatch(pattern, name)]
+        """The packages that this one depends on and whose names match, of the version that it needs.
+
+        A package that may be newer has no version: a mirror may have no other any more.
+        """
+        found = []
+        for each in self.field(package, "Depends").split(","):
+            name, _, relation = each.strip().partition(" ")
+            exact = re.match(r"\(= ([^)]+)\)", relation)
+            if re.fullmatch(pattern, name):
+                found.append(f"{name}={exact[1]}" if exact else name)
+        return found
 
     def of_kernel(self, release: str) -> list[str]:
         """All packages that are needed; newer kernels are packaged in parts."""
-        image, headers = f"linux-image-{release}", f"linux-headers-{release}"
+        image = f"linux-image-{release}"
         version = self.field(image, "Version")
+        image, headers = f"{image}={version}", f"linux-headers-{release}={version}"
         parts = self.depends(image, rf"linux-(base|binary|modules)-{re.escape(release)}")
         common = self.depends(headers, r"linux-(headers-\S+-common|kbuild-\S+)")
-        source = f"linux-source-{re.match(r'[0-9]+[.][0-9]+', release)[0]}"
+        source = f"linux-source-{re.match(r'[0-9]+[.][0-9]+', release)[0]}={version}"
         libraries = []
         if self.newer:
             kbuild = next(name for name in common if "kbuild" in name)
             libraries = [*self.depends(kbuild, r"(lib|zlib)\S+"), "libzstd1"]
-        return [*(f"{name}={version}" for name in (image, *parts, headers, *common, source)),
-                *libraries, "busybox-static"]
+        return [image, *parts, headers, *common, source, *libraries, "busybox-static"]
 
     def fetch(self, packages: list[str], into: pathlib.Path, doing: Doing) -> None:
         size = sum(int(self.field(package, "Size")) for package in packages)
