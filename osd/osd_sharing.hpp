@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Memory shared by the processes of a user, and a test which of them are alive.
+// Memory shared by the processes of a user, pages that one of them offers to the others,
+// and a test which of them are alive.
 #pragma once
 
 #include <cstddef>
@@ -38,6 +39,27 @@ private:
     std::size_t size_ = 0;
     std::uint64_t inode_ = 0;
     char file_[192] = {};
+};
+
+/// Pages, zero at first, that this process writes. They are a file without a name in any folder,
+/// which other programs of the user find among the open files of this process, by the name that
+/// they are opened with, and which ends with the process. Nobody can change its size.
+class offered_pages {
+public:
+    offered_pages() = default;
+    offered_pages(const offered_pages &) = delete;
+    offered_pages &operator=(const offered_pages &) = delete;
+    ~offered_pages() { close(); }
+
+    /// Null, or why not.
+    [[nodiscard]] const char *open(const char *name, std::size_t size);
+    void close();
+    void *address() const { return address_; }
+
+private:
+    void *address_ = nullptr;
+    std::size_t size_ = 0;
+    int file_ = -1;
 };
 
 /// Identifies a process: it differs from a later process with this number, and from another program

@@ -252,7 +252,9 @@ DAT_RETURN with_counters(DAT_HANDLE handle, Then then)
 
 void counters_init()
 {
-    asked_for.store(osd::environment_number("DAPL_COUNTERS", 0) != 0, std::memory_order_relaxed);
+    const auto wanted = osd::environment_number("DAPL_COUNTERS", 0);
+    asked_for.store(wanted != 0, std::memory_order_relaxed);
+    adapter::offers_counters.store(wanted == 2, std::memory_order_relaxed);
 }
 
 void note_time_of_post(endpoint &ep)

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "adapter.hpp"
 
+#include "dapl_debug.hpp"
 #include "osd_thread.hpp"
+
+#include <cstdio>
 
 namespace dapl::DAPL_TRANSPORT::core {
 
@@ -37,6 +40,29 @@ void adapter::close_hca()
     if (hca_open_)
         transport::dapls_ib_close_hca(hca);
     hca_open_ = false;
+}
+
+void adapter::offer_counters()
+{
+    if (const char *wrong = offered_.open(offered_counters::name, sizeof(offered_counters))) {
+        dapl_log(DAPL_DBG_TYPE_WARN, "%s: its counters are not offered to dat-info --watch: %s",
+                 line.info.ia_name, wrong);
+        return;
+    }
+    std::snprintf(offered()->adapter, sizeof offered()->adapter, "%s", line.info.ia_name);
+    counters.add_to(offered()->of_adapter);
+}
+
+void adapter::count_in_sum(endpoint_counters &of_one)
+{
+    if (offered() != nullptr)
+        of_one.add_to(offered()->of_endpoints);
+}
+
+void adapter::count_in_sum(evd_counters &of_one)
+{
+    if (offered() != nullptr)
+        of_one.add_to(offered()->of_evds);
 }
 
 std::size_t adapter::live_objects()

@@ -6,6 +6,7 @@
 #include "counters.hpp"
 #include "dapl_line_limit.hpp"
 #include "lmr_index.hpp"
+#include "osd_sharing.hpp"
 #include "osd_thread.hpp"
 #include "pool.hpp"
 #include "timer.hpp"
@@ -43,6 +44,14 @@ public:
 
     status open_hca();
     void close_hca();
+
+    /// Offers the sums of all counters to dat-info --watch, before there are any objects.
+    void offer_counters();
+    /// Counts these in the sums, too, where they are offered.
+    void count_in_sum(endpoint_counters &);
+    void count_in_sum(evd_counters &);
+    /// Whether adapters that are opened offer their counters.
+    static inline std::atomic<bool> offers_counters{false};
 
     // --- objects ---
 
@@ -140,6 +149,12 @@ private:
         return pools_[static_cast<std::size_t>(T::pool)];
     }
 
+    offered_counters *offered() const
+    {
+        return static_cast<offered_counters *>(offered_.address());
+    }
+
+    osd::offered_pages offered_; // before the pools, whose objects count in it
     osd::mutex lock_;
     object_pool pools_[static_cast<std::size_t>(object_type::count)] OSD_GUARDED_BY(lock_);
     bool hca_open_ = false;

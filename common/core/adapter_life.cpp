@@ -51,6 +51,8 @@ status open(adapter &ia, DAT_COUNT async_qlen, DAT_EVD_HANDLE *async_evd)
     osd::look_at_signal_handlers();
     if (const status opened = ia.open_hca(); !opened.ok())
         return opened;
+    if (adapter::offers_counters.load(std::memory_order_relaxed))
+        ia.offer_counters();
     const status attached = attach_or_make_async_evd(ia, async_qlen, async_evd);
     if (!attached.ok())
         ia.close_hca();

@@ -15,13 +15,20 @@
 namespace dapl::DAPL_TRANSPORT::core {
 
 template <std::size_t N>
+using counter_values = std::array<std::atomic<DAT_UINT64>, N>;
+
+template <std::size_t N>
 class counter_block {
 public:
+    /// Counts in `sum`, too, from now on.
+    void add_to(counter_values<N> &sum) { sum_ = sum.data(); }
     void add(std::size_t which, DAT_UINT64 amount = 1)
     {
         values_[which].fetch_add(amount, std::memory_order_relaxed);
+        if (sum_ != nullptr)
+            sum_[which].fetch_add(amount, std::memory_order_relaxed);
     }
-    void take_back(std::size_t which) { values_[which].fetch_sub(1, std::memory_order_relaxed); }
+    void take_back(std::size_t which) { add(which, ~DAT_UINT64{0}); }
     DAT_UINT64 read(std::size_t which, bool reset)
     {
         return reset ? values_[which].exchange(0, std::memory_order_relaxed)
@@ -29,7 +36,8 @@ public:
     }
 
 private:
-    std::array<std::atomic<DAT_UINT64>, N> values_{};
+    counter_values<N> values_{};
+    std::atomic<DAT_UINT64> *sum_ = nullptr;
 };
 
 /// The counters of an adapter, and the values that its device counts by itself. Those are sampled
@@ -70,5 +78,17 @@ private:
 };
 using endpoint_counters = counter_block<DCNT_EP_ALL_COUNTERS>;
 using evd_counters = counter_block<DCNT_EVD_ALL_COUNTERS>;
+
+/// What a process offers of an adapter, from its opening on: a reset does not concern it. The pages
+/// are zero at first, and so is all of this.
+struct offered_counters {
+    /// What the pages are called. The number at the end is the edition of the layout.
+    static constexpr char name[] = "dapl-counters-1";
+
+    char adapter[DAT_NAME_MAX_LENGTH];
+    counter_values<DCNT_IA_ALL_COUNTERS> of_adapter;
+    counter_values<DCNT_EP_ALL_COUNTERS> of_endpoints;
+    counter_values<DCNT_EVD_ALL_COUNTERS> of_evds;
+};
 
 } // namespace dapl::DAPL_TRANSPORT::core

@@ -69,6 +69,7 @@ endpoint::endpoint(const DAT_PROVIDER *vector, adapter &owner, const DAT_EP_ATTR
                    const ep_objects &objects, DAT_EP_STATE first)
     : queue_pair(vector, owner, *this, attr, objects, first), connect_evd_(objects.connect)
 {
+    owner.count_in_sum(counters);
     if (attr.srq_soft_hw > 0)
         soft_watermark_ = attr.srq_soft_hw;
     connect_timeout_.ep = failure_.ep = this;

@@ -31,6 +31,7 @@ status make_evd(adapter &ia, DAT_COUNT qlen, DAT_EVD_FLAGS streams, evd *&out)
 
 status evd::allocate(DAT_COUNT qlen)
 {
+    ia->count_in_sum(counters);
     if (merges(streams())) {
         order_.reset(new (std::nothrow) event_order(*this, *this));
         if (order_ == nullptr || !order_->allocate(qlen))

@@ -209,6 +209,36 @@ bool shared_pages::is_whole() const
            info.st_size >= static_cast<off_t>(size_);
 }
 
+const char *offered_pages::open(const char *name, std::size_t size)
+{
+    if (!may_make(size))
+        return std::strerror(EFBIG);
+    file_ = beyond_standard(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    size_ = size;
+    // The pages are taken now: a process that finds no room for one when it writes is ended.
+    const bool is_made = file_ >= 0 && fallocate(file_, 0, 0, static_cast<off_t>(size)) == 0 &&
+                         fcntl(file_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0;
+    void *const there =
+        is_made ? mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0) : MAP_FAILED;
+    if (there == MAP_FAILED) {
+        const char *const why = std::strerror(errno);
+        close();
+        return why;
+    }
+    address_ = there;
+    return nullptr;
+}
+
+void offered_pages::close()
+{
+    if (address_ != nullptr)
+        munmap(address_, size_);
+    if (file_ >= 0)
+        ::close(file_);
+    address_ = nullptr;
+    file_ = -1;
+}
+
 namespace {
 
 /// What /proc tells of a process.

@@ -27,6 +27,13 @@ bool shared_pages::is_whole() const
     return false;
 }
 
+const char *offered_pages::open(const char *, std::size_t)
+{
+    return "there are no such pages on Windows yet";
+}
+
+void offered_pages::close() {}
+
 process_identity this_process()
 {
     return {static_cast<std::uint32_t>(GetCurrentProcessId()), 0, 0};

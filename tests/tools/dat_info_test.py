@@ -485,6 +485,128 @@ def on_terminal(conf: pathlib.Path, changes: dict[str, str]) -> str:
     return seen.decode()
 
 
+class Watch(WithFolder):
+    """Counters of running programs, among which may be programs of other tests."""
+
+    def start(self, *command: str, **more) -> subprocess.Popen:
+        program = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **more)
+        self.addCleanup(program.stdout.close)
+        self.addCleanup(program.wait)
+        self.addCleanup(program.kill)
+        return program
+
+    def server(self, counters: str = "2") -> subprocess.Popen:
+        program = self.start(OPTIONS.hello, "server", "soft-lo",
+                             env={**os.environ, "DAT_OVERRIDE": OPTIONS.dat_conf,
+                                  "DAPL_COUNTERS": counters})
+        self.assertIn("waiting on port", program.stdout.readline())
+        return program
+
+    def holder(self, body: str) -> subprocess.Popen:
+        """A process with a file of the name that offers have."""
+        program = self.start(sys.executable, "-c",
+                             f"import os, time\nfile = os.memfd_create('dapl-counters-1')\n{body}\n"
+                             "print('held', flush=True)\ntime.sleep(100)")
+        self.assertEqual(program.stdout.readline(), "held\n")
+        return program
+
+    def offers(self, *arguments: str) -> dict[int, dict]:
+        run = subprocess.run([OPTIONS.program, "--watch", "--looks", "1", "--json", *arguments],
+                             capture_output=True, text=True, timeout=100, check=False)
+        if run.returncode == 3:
+            self.assertIn("DAPL_COUNTERS=2", run.stderr)
+            return {}
+        self.assertEqual(run.returncode, 0, run.stderr)
+        return {each["process"]: each for each in json.loads(run.stdout)["offers"]}
+
+    def test_a_program_that_runs_and_one_that_offers_nothing(self) -> None:
+        quiet = self.server("1")
+        self.assertNotIn(quiet.pid, self.offers())
+        quiet.kill()
+        quiet.wait()
+        program = self.server()
+        found = self.offers()[program.pid]
+        self.assertEqual(found["adapter"], "soft-lo")
+        self.assertIn(found["program"], pathlib.Path(OPTIONS.hello).name)
+        counters = found["counters"]
+        self.assertEqual([counters[f"DCNT_IA_{what}_CREATE"] for what in ("PZ", "PSP")], [1, 1])
+        self.assertGreaterEqual(counters["DCNT_EVD_WAIT_BLOCKED"], 0)
+        self.assertIn(program.pid, self.offers("soft-lo"))
+        self.assertNotIn(program.pid, self.offers("soft-udp"))
+        text = Run(None, "--watch", "--looks", "1")
+        self.assertRegex(text.output, rf"process {program.pid} \(.*\), soft-lo\n +counter +total\b")
+        self.assertNotRegex(text.output, r"\n +DCNT_\w+ +0\b")
+
+    def test_operations_are_counted_while_they_run(self) -> None:
+        program = self.start(OPTIONS.dat_perf, "soft-lo", "--tests", "bandwidth", "--duration", "20",
+                             stderr=subprocess.DEVNULL,
+                             env={**os.environ, "DAT_OVERRIDE": OPTIONS.dat_conf,
+                                  "DAPL_COUNTERS": "2"})
+        until = time.monotonic() + 60
+        posted = 0
+        while posted == 0 and time.monotonic() < until:
+            posted = max([each["counters"]["DCNT_EP_POST_SEND"] +
+                          each["counters"]["DCNT_EP_POST_WRITE"]
+                          for each in self.offers().values() if each["program"] == "dat-perf"],
+                         default=0)
+        self.assertGreater(posted, 0)
+        program.terminate()
+
+    def test_the_watch_ends_with_the_last_program(self) -> None:
+        program = self.server()
+        watch = self.start(OPTIONS.program, "--watch", "--interval", "0.1", "soft-lo")
+        for line in watch.stdout:
+            if f"process {program.pid} " in line:
+                break
+        for line in watch.stdout:
+            if "per second" in line:
+                break
+        program.kill()
+        program.wait()
+        rest = watch.stdout.read()
+        self.assertEqual(watch.wait(timeout=60), 0)
+        self.assertIn(f"process {program.pid} ", rest)
+        self.assertIn("the program has ended, or closed the adapter", rest)
+
+    def test_a_forked_child_is_not_a_second_offer(self) -> None:
+        size = self.size_of_offers()
+        program = self.holder(f"os.ftruncate(file, {size})\nos.set_inheritable(file, True)\n"
+                              "os.fork() or time.sleep(5) or os._exit(0)")
+        self.assertIn(program.pid, self.offers())
+        run = Run(None, "--watch", "--looks", "1", "--json")
+        self.assertEqual(len([each for each in run.data["offers"] if each["adapter"] == ""]), 1)
+
+    def size_of_offers(self) -> int:
+        program = self.server()
+        for link in pathlib.Path(f"/proc/{program.pid}/fd").iterdir():
+            if "dapl-counters" in os.readlink(link):
+                return link.stat().st_size
+        raise AssertionError("the program offers no file")
+
+    def test_pages_of_any_content_and_size(self) -> None:
+        size = self.size_of_offers()
+        rubbish = self.holder(f"os.write(file, b'\\xff\\x1b[31m' * {size} )\n"
+                              f"os.ftruncate(file, {size})")
+        found = self.offers()[rubbish.pid]
+        self.assertRegex(found["adapter"], r"^(\?\?\[31m)+\??\??\[?3?1?m?$")
+        self.assertTrue(all(each.isprintable() and each.isascii() for each in found["adapter"]))
+        text = Run(None, "--watch", "--looks", "1").output
+        self.assertNotIn("\x1b", text)
+        for other in (0, size - 1, size + 1, 1 << 40):
+            program = self.holder(f"os.ftruncate(file, {other})")
+            self.assertNotIn(program.pid, self.offers(), other)
+
+    @unittest.skipUnless(os.geteuid() == 0, "it starts a program of another user")
+    def test_programs_of_other_users_are_left_alone(self) -> None:
+        size = self.size_of_offers()
+        other = self.holder("os.setuid(65534)\nother = os.memfd_create('dapl-counters-1')\n"
+                            f"os.ftruncate(other, {size})")
+        own = self.holder(f"os.ftruncate(file, {size})")
+        offers = self.offers()
+        self.assertIn(own.pid, offers)
+        self.assertNotIn(other.pid, offers)
+
+
 def symbols(which: str, path) -> set[str]:
     answer = subprocess.run(["nm", "-D", which, str(path)], capture_output=True, text=True,
                             check=True)
@@ -496,6 +618,8 @@ def main() -> int:
     parser.add_argument("--program", required=True)
     parser.add_argument("--broken-provider", required=True)
     parser.add_argument("--holder", required=True)
+    parser.add_argument("--hello", required=True)
+    parser.add_argument("--dat-perf", required=True)
     parser.add_argument("--dat-conf", required=True)
     parser.add_argument("--system-libdat2", default="/nonexistent")
     rest = parser.parse_known_args(namespace=OPTIONS)[1]

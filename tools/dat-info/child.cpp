@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "child.hpp"
 
+#include "descriptor.hpp"
+
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -30,27 +32,6 @@ constexpr std::chrono::milliseconds pause{5};   ///< time between two looks
 {
     throw std::runtime_error(std::string(what) + ": " + std::strerror(errno));
 }
-
-class descriptor {
-public:
-    descriptor() = default;
-    explicit descriptor(int fd) : fd_(fd) {}
-    descriptor(descriptor &&other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-    descriptor &operator=(descriptor &&other) noexcept
-    {
-        std::swap(fd_, other.fd_);
-        return *this;
-    }
-    ~descriptor()
-    {
-        if (fd_ >= 0)
-            ::close(fd_);
-    }
-    int get() const { return fd_; }
-
-private:
-    int fd_ = -1;
-};
 
 std::string contents_of(int fd)
 {

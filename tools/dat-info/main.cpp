@@ -10,6 +10,7 @@
 #include "report.hpp"
 #include "shared.hpp"
 #include "suggest.hpp"
+#include "watch.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -33,7 +34,9 @@ enum exit_status { opens = 0, does_not_open = 1, not_there = 3 };
 struct options {
     std::vector<std::string> adapters; ///< only these; all, if there are none
     double seconds = 10;
-    bool json = false, verbose = false, suggest = false, shared = false;
+    bool json = false, verbose = false, suggest = false, shared = false, watch = false;
+    double interval = 1;
+    std::uint32_t looks = 0;
 };
 
 /// Libraries read these variables when they are loaded, so the program re-executes itself.
@@ -165,6 +168,17 @@ int run_shared(const options &o)
     return opens;
 }
 
+int run_watch(const options &o)
+{
+    if (watch({o.adapters, o.interval, o.looks, o.json}))
+        return opens;
+    std::fprintf(stderr,
+                 "dat-info: no program of this user offers counters%s; start one with "
+                 "DAPL_COUNTERS=2 in its environment\n",
+                 o.adapters.empty() ? "" : " of such an adapter");
+    return not_there;
+}
+
 int run(const options &o)
 {
     findings found;
@@ -198,12 +212,19 @@ void describe(program::command_line &line, options &o)
     line.exclude("--shared", "--suggest");
     line.exclude("--shared", "adapters");
     line.exclude("--shared", "--adapter");
+    line.flag("--watch", o.watch,
+              "show the counters of running programs, which offer them if DAPL_COUNTERS is 2 in "
+              "their environment, until the programs end");
+    line.exclude("--watch", "--suggest");
+    line.exclude("--watch", "--shared");
+    line.number("--interval", o.interval, 0.1, 3600.0, "seconds between two looks of --watch");
+    line.number("--looks", o.looks, 0U, 1000000000U, "end --watch after as many looks");
     line.flag("--json", o.json, "print JSON");
     line.number("--timeout", o.seconds, 0.1, 3600.0,
                 "seconds before opening an adapter is considered hung");
     line.footer("Exit status: 0 all named adapters open, or at least one if none is named;\n"
                 "1 a named adapter does not open, or none at all; 2 invalid options;\n"
-                "3 no such adapter, or none.");
+                "3 no such adapter, or none; with --watch: no program that offers counters.");
 }
 
 } // namespace
@@ -219,7 +240,10 @@ int main(int argc, char **argv)
     if (o.verbose)
         ask_for_messages(argv);
     try {
-        return o.shared ? run_shared(o) : o.suggest ? run_suggest(o) : run(o);
+        return o.shared    ? run_shared(o)
+               : o.watch   ? run_watch(o)
+               : o.suggest ? run_suggest(o)
+                           : run(o);
     } catch (const std::exception &e) {
         std::fprintf(stderr, "dat-info: %s\n", e.what());
         return does_not_open;
