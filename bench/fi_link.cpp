@@ -22,6 +22,10 @@ fi_owned_info find(const std::string &provider, const std::string &node)
     hints->ep_attr->type = layered || inside_host ? FI_EP_RDM : FI_EP_MSG;
     hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
     hints->domain_attr->threading = FI_THREAD_SAFE;
+    if (layered || inside_host) { // the port without connections asks so
+        hints->domain_attr->threading = FI_THREAD_DOMAIN;
+        hints->tx_attr->msg_order = hints->rx_attr->msg_order = FI_ORDER_SAS | FI_ORDER_WAW;
+    }
     hints->fabric_attr->prov_name = strdup(provider.c_str());
     fi_info *found = nullptr;
     fi_must("fi_getinfo", fi_getinfo(api_version, inside_host ? nullptr : node.c_str(), nullptr,

@@ -4,7 +4,7 @@
 // and completions that the libfabric port asks for, and nothing between. The difference is the cost
 // of the port's own layer. When the port changes an option, change it here too. A provider that has
 // no connections (its name is of the kind "udp;ofi_rxd", or "shm") gets an endpoint of type
-// FI_EP_RDM.
+// FI_EP_RDM, with the options of the port to such endpoints.
 #pragma once
 
 #include "channel.hpp"
@@ -102,7 +102,9 @@ public:
         iovec local = segment(0, size);
         fi_rma_iov remote = {peer_address_, size, peer_key_};
         const fi_msg_rma message = rma_message(local, remote);
-        post("fi_writemsg", [&] { return fi_writemsg(ep_.get(), &message, FI_COMPLETION); });
+        // Without connections nothing else says when the target can see a write.
+        const std::uint64_t flags = FI_COMPLETION | (connects() ? 0 : FI_DELIVERY_COMPLETE);
+        post("fi_writemsg", [&] { return fi_writemsg(ep_.get(), &message, flags); });
     }
     void post_read(std::uint32_t size)
     {
@@ -130,12 +132,13 @@ private:
         message.context = &context_;
         return message;
     }
-    /// Queues of the right depth are never full, but shm's are full until the peer has looked.
+    /// Queues of the right depth are never full. But shm's are full until the peer has looked, and
+    /// ofi_rxm takes nothing before it has connected.
     template <class Call>
     void post(const char *name, Call &&call)
     {
         ssize_t result = call();
-        while (result == -FI_EAGAIN && !waits()) {
+        while (result == -FI_EAGAIN && !connects()) {
             (void)fi_cq_read(send_cq_.cq.get(), nullptr, 0);
             result = call();
         }

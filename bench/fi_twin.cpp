@@ -30,12 +30,23 @@ void exchange_memory(fi_link &link, channel &peer)
     link.set_peer_memory(theirs.address, theirs.key);
 }
 
+/// Both sides learn the other's address; nothing connects them.
+void meet(fi_link &link, channel &peer)
+{
+    peer.send(link.open());
+    link.meet(peer.receive<sockaddr_storage>(limit));
+}
+
 void follow(channel &leader, const std::string &provider, const std::string &node)
 {
     fi_link link(provider, node, big);
     patience p(leader, limit);
-    leader.send(link.listen());
-    link.accept(p);
+    if (link.connects()) {
+        leader.send(link.listen());
+        link.accept(p);
+    } else {
+        meet(link, leader);
+    }
     exchange_memory(link, leader);
     for (;;) {
         const auto what = leader.receive<command>(seconds(60));
@@ -56,7 +67,10 @@ void lead(const options &o)
         forked_peer::start([&](channel &leader) { follow(leader, o.provider, o.node); });
     patience p(peer, limit);
     fi_link link(o.provider, o.node, big);
-    link.connect(peer.receive<sockaddr_storage>(limit), p);
+    if (link.connects())
+        link.connect(peer.receive<sockaddr_storage>(limit), p);
+    else
+        meet(link, peer);
     exchange_memory(link, peer);
 
     std::vector<double> latency_us;
@@ -93,7 +107,7 @@ int main(int argc, char **argv)
     options o;
     program::command_line line(
         "fi-twin", "Performance of libfabric itself, with the calls that the libfabric port makes");
-    line.text("--provider", "NAME", o.provider, "libfabric provider");
+    line.text("--provider", "NAME", o.provider, "libfabric provider: tcp, tcp;ofi_rxm, shm");
     line.text("--node", "ADDRESS", o.node, "address on this host");
     line.size("--size", o.size, big, "message size");
     line.number("--batches", o.batches, 1u, 100'000u, "batches of round trips");

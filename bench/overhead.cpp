@@ -33,7 +33,7 @@ constexpr std::uint32_t big = 1 << 20;
 
 /// The names of stacks that are no adapters.
 constexpr std::string_view other_kinds[] = {
-    "tcp",   "net", "sockets", "rxd", "shm", "udp-socket", "cma",
+    "tcp",   "net", "sockets", "rxd", "rxm", "shm", "udp-socket", "cma",
 #ifdef BENCH_VERBS
     "verbs",
 #endif
@@ -338,6 +338,8 @@ private:
 
 std::string provider_of(const std::string &other)
 {
+    if (other == "rxm")
+        return "tcp;ofi_rxm";
     return other == "rxd" ? "udp;ofi_rxd" : other;
 }
 
@@ -677,9 +679,9 @@ int main(int argc, char **argv)
     line.number("--pairs", o.pairs, 1u, 64u, "pairs of processes that run each test concurrently");
     line.words("--beside", o.others,
                "also compare with these: further adapters; the libfabric providers tcp, net, "
-               "sockets, rxd (udp;ofi_rxd), shm; verbs, udp-socket and cma (process_vm_writev) "
-               "without any layer on top, udp-socket for latency only (default tcp, if one adapter "
-               "is given)");
+               "sockets, rxd (udp;ofi_rxd), rxm (tcp;ofi_rxm), shm; verbs, udp-socket and cma "
+               "(process_vm_writev) without any layer on top, udp-socket for latency only (default "
+               "tcp, if one adapter is given)");
     line.text("--node", "ADDRESS", o.node, "local address for stacks without DAT");
     line.number("--limit", o.max_ratio, 0.0, 1e6,
                 "exit with 1 if a median time ratio exceeds this");

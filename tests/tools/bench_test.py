@@ -75,6 +75,13 @@ class Measures(unittest.TestCase):
         got = self.overhead("soft-lo", "ofi-lo", "--tests", "latency,waiting", "--pairs", 2)
         self.assertEqual(set(got), {("latency", "ofi-lo"), ("waiting", "ofi-lo")})
 
+    def test_a_provider_without_connections(self) -> None:
+        if not has("ofi-rdm-shm"):
+            self.skipTest("the build has no ofi-rdm-shm")
+        for adapter, other in (("ofi-rdm-shm", "shm"), ("ofi-rdm-tcp", "rxm")):
+            got = self.overhead(adapter, "--beside", other, "--tests", "latency,bandwidth")
+            self.assertEqual({test for test, _ in got}, {"latency", "RDMA write"})
+
     def test_a_limit(self) -> None:
         if not has("ofi-lo"):
             self.skipTest("the build has no ofi-lo")
