@@ -12,6 +12,7 @@
 #include <memory>
 #include <new>
 #include <type_traits>
+#include <utility>
 
 namespace dapl::port_support {
 
@@ -61,9 +62,7 @@ public:
         const place *at = place_of(key & (max_keys - 1));
         if (key == 0 || at == nullptr || at->key.load(std::memory_order_acquire) != key)
             return false;
-        std::array<std::uint64_t, words> copy;
-        for (std::size_t i = 0; i < words; ++i)
-            copy[i] = at->value[i].load(std::memory_order_acquire);
+        const auto copy = load(*at, std::make_index_sequence<words>());
         std::memcpy(&out, copy.data(), sizeof out);
         return at->key.load(std::memory_order_relaxed) == key; // or the entry was replaced
                                                                // meanwhile
@@ -101,6 +100,13 @@ private:
     {
         place *chunk = chunks_[index / chunk_size].load(std::memory_order_acquire);
         return chunk == nullptr ? nullptr : chunk + index % chunk_size;
+    }
+
+    /// Compilers do not unroll a loop of atomic loads.
+    template <std::size_t... Index>
+    static std::array<std::uint64_t, words> load(const place &at, std::index_sequence<Index...>)
+    {
+        return {at.value[Index].load(std::memory_order_acquire)...};
     }
 
     /// Stores an entry behind the store of its `key`: a reader that has seen a word of it sees that

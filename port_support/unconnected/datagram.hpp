@@ -7,8 +7,10 @@
 // packets are taken in the order in which they come.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 namespace dapl::DAPL_TRANSPORT::unconnected {
 
@@ -64,9 +66,97 @@ struct packet_header {
     bool is_sequenced() const { return kind <= last_sequenced; }
 };
 
-void write_header(std::uint8_t *out, const packet_header &header);
+/// Puts numbers one behind the other.
+class packet_writer {
+public:
+    explicit packet_writer(std::uint8_t *at) : at_(at) {}
+
+    template <class Number>
+    void put(Number value)
+    {
+        if constexpr (std::endian::native == std::endian::little) {
+            std::memcpy(at_, &value, sizeof value);
+        } else {
+            for (std::size_t i = 0; i < sizeof value; ++i)
+                at_[i] = static_cast<std::uint8_t>(value >> (8 * i));
+        }
+        at_ += sizeof value;
+    }
+
+private:
+    std::uint8_t *at_;
+};
+
+class packet_reader {
+public:
+    explicit packet_reader(const std::uint8_t *at) : at_(at) {}
+
+    template <class Number>
+    void get(Number &out)
+    {
+        if constexpr (std::endian::native == std::endian::little) {
+            std::memcpy(&out, at_, sizeof out);
+        } else {
+            out = 0;
+            for (std::size_t i = 0; i < sizeof out; ++i)
+                out = static_cast<Number>(out | static_cast<Number>(at_[i]) << (8 * i));
+        }
+        at_ += sizeof out;
+    }
+
+private:
+    const std::uint8_t *at_;
+};
+
+// These are in the header since each message is worth a few instructions only.
+
+inline void write_header(std::uint8_t *out, const packet_header &h)
+{
+    packet_writer w(out);
+    w.put(packet_header::magic);
+    w.put(static_cast<std::uint8_t>(h.kind));
+    w.put(h.flags);
+    w.put(std::uint8_t{0});
+    w.put(h.to);
+    w.put(h.tag);
+    w.put(h.psn);
+    w.put(h.ack);
+    w.put(h.id);
+    w.put(h.total);
+    w.put(h.offset);
+    w.put(h.key);
+    w.put(h.address);
+    w.put(h.immediate);
+    w.put(std::uint32_t{h.round});
+}
+
 /// Returns false for other bytes than a packet of this layer.
-[[nodiscard]] bool read_header(const std::uint8_t *bytes, std::size_t size, packet_header &out);
+[[nodiscard]] inline bool read_header(const std::uint8_t *bytes, std::size_t size, packet_header &h)
+{
+    if (size < packet_header::size || bytes[0] != packet_header::magic || bytes[3] != 0)
+        return false;
+    packet_reader r(bytes + 1);
+    std::uint8_t kind = 0;
+    std::uint8_t unused = 0;
+    std::uint32_t round = 0;
+    r.get(kind);
+    r.get(h.flags);
+    r.get(unused);
+    r.get(h.to);
+    r.get(h.tag);
+    r.get(h.psn);
+    r.get(h.ack);
+    r.get(h.id);
+    r.get(h.total);
+    r.get(h.offset);
+    r.get(h.key);
+    r.get(h.address);
+    r.get(h.immediate);
+    r.get(round);
+    h.kind = static_cast<packet_kind>(kind);
+    h.round = static_cast<std::uint16_t>(round);
+    return kind != 0 && kind <= static_cast<std::uint8_t>(last_kind);
+}
 
 /// The header of a grant is followed by this.
 struct grant_body {

@@ -85,6 +85,8 @@ struct fabric_event {
 class fabric {
 public:
     static constexpr std::uint32_t least_datagram = 512;
+    /// What send() returns where the device has taken the bytes already: no event `sent` comes.
+    static constexpr int sent_at_once = -1;
 
     fabric() = default;
     fabric(const fabric &) = delete;
@@ -93,6 +95,7 @@ public:
     virtual ~fabric() {}
 
     virtual fabric_traits traits() const = 0;
+    /// ENOTSUP: it has none yet. The making of endpoints is refused then, and nothing else.
     virtual int own_name(fabric_name &out) = 0;
     /// The number of the peer of this name; it is asked once for each name.
     virtual int peer_of(const fabric_name &name, fabric_peer &out) = 0;
@@ -103,7 +106,8 @@ public:
                                 void *&handle, fabric_key &key) = 0;
     virtual void deregister_memory(void *handle) = 0;
 
-    /// Sends bytes of registered memory, which stay as they are until the event `sent`.
+    /// Sends bytes of registered memory, which stay as they are until the event `sent`. A device
+    /// that copies short datagrams returns sent_at_once.
     virtual int send(fabric_peer to, const void *bytes, std::size_t size, void *handle,
                      void *cookie) = 0;
     virtual int access(const fabric_access &what) = 0;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "guarded_copy.hpp"
 
-#include <cstring>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -38,21 +37,14 @@ void guarded_copy::open()
              copies(SYS_process_vm_writev, process_, &from, into, sizeof from);
 }
 
-bool guarded_copy::read(void *to, std::uint64_t from, std::size_t size) const
+bool guarded_copy::system_reads(void *to, std::uint64_t from, std::size_t size) const
 {
-    if (works_)
-        return size == 0 || copies(SYS_process_vm_readv, process_, to, from, size);
-    std::memcpy(to, pointer_to(from), size);
-    return true;
+    return size == 0 || copies(SYS_process_vm_readv, process_, to, from, size);
 }
 
-bool guarded_copy::write(std::uint64_t to, const void *from, std::size_t size) const
+bool guarded_copy::system_writes(std::uint64_t to, const void *from, std::size_t size) const
 {
-    if (works_)
-        return size == 0 ||
-               copies(SYS_process_vm_writev, process_, const_cast<void *>(from), to, size);
-    std::memcpy(pointer_to(to), from, size);
-    return true;
+    return size == 0 || copies(SYS_process_vm_writev, process_, const_cast<void *>(from), to, size);
 }
 
 } // namespace dapl::DAPL_TRANSPORT::unconnected

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 namespace dapl::DAPL_TRANSPORT::unconnected {
 
@@ -14,10 +15,28 @@ public:
     /// Looks whether the system copies for this process.
     void open();
 
-    [[nodiscard]] bool read(void *to, std::uint64_t from, std::size_t size) const;
-    [[nodiscard]] bool write(std::uint64_t to, const void *from, std::size_t size) const;
+    /// `plain`: the caller may be ended by memory that is not mapped, and copies itself.
+    [[nodiscard]] bool read(void *to, std::uint64_t from, std::size_t size,
+                            bool plain = false) const
+    {
+        if (!plain && works_)
+            return system_reads(to, from, size);
+        std::memcpy(to, reinterpret_cast<const void *>(static_cast<std::uintptr_t>(from)), size);
+        return true;
+    }
+    [[nodiscard]] bool write(std::uint64_t to, const void *from, std::size_t size,
+                             bool plain = false) const
+    {
+        if (!plain && works_)
+            return system_writes(to, from, size);
+        std::memcpy(reinterpret_cast<void *>(static_cast<std::uintptr_t>(to)), from, size);
+        return true;
+    }
 
 private:
+    bool system_reads(void *to, std::uint64_t from, std::size_t size) const;
+    bool system_writes(std::uint64_t to, const void *from, std::size_t size) const;
+
     bool works_ = false;
     int process_ = 0;
 };

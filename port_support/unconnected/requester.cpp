@@ -43,13 +43,20 @@ public:
         buffer_->of = &q_;
         const int error = h_.device->send(c.peer, buffer_->bytes, packet_header::size + payload,
                                           h_.memory_handle, buffer_);
-        if (error == 0) {
-            c.stalled_ns = 0;
-            c.unacknowledged = 0;
-            q_.owing_link::unlink();
-            return step::sent;
-        }
-        drop();
+        if (error != 0)
+            drop();
+        if (error > 0)
+            return refused(error);
+        c.stalled_ns = 0;
+        c.unacknowledged = 0;
+        q_.owing_link::unlink();
+        return step::sent;
+    }
+    void drop() OSD_UNCHECKED { h_.buffers.give(*buffer_); }
+
+private:
+    step refused(int error) OSD_UNCHECKED
+    {
         if (error == EAGAIN || error == ENOMEM || error == ENOBUFS)
             return step::blocked;
         dapl_log(DAPL_DBG_TYPE_ERR, "%s: sending to a peer failed: %s", h_.name,
@@ -57,9 +64,7 @@ public:
         h_.lose(q_);
         return step::failed;
     }
-    void drop() OSD_UNCHECKED { h_.buffers.give(*buffer_); }
 
-private:
     hca &h_;
     qp &q_;
     pair_buffer *const buffer_;
@@ -75,8 +80,9 @@ step send_bare(hca &h, qp &q, packet_header &header) OSD_REQUIRES(h.library)
 
 /// Copies bytes of the local segments, if the consumer has them registered.
 bool gather(hca &h, const qp &q, const wr &w, std::uint32_t offset, std::uint32_t size,
-            std::uint8_t *to)
+            std::uint8_t *to) OSD_REQUIRES(h.library)
 {
+    const bool plain = &w == h.posting && w.total <= most_copied;
     for (unsigned i = 0; i < w.segments && size != 0; ++i) {
         const DAT_LMR_TRIPLET &each = w.local[i];
         const auto length = static_cast<std::uint32_t>(each.segment_length);
@@ -89,7 +95,7 @@ bool gather(hca &h, const qp &q, const wr &w, std::uint32_t offset, std::uint32_
         const std::uint64_t from = each.virtual_address + offset;
         if (!h.regions.find(each.lmr_context, r) || r.domain != q.domain || from < r.address ||
             from - r.address > r.length || some > r.length - (from - r.address) ||
-            !h.copy.read(to, from, some))
+            !h.copy.read(to, from, some, plain))
             return false;
         to += some;
         size -= some;
@@ -477,13 +483,14 @@ void types::hca::pump(qp &q)
     connection_data &c = q.data;
     if (!c.up || c.ended)
         return;
-    bool blocked = !continue_accesses(*this, q);
+    bool blocked = !q.awaiting.empty() && !continue_accesses(*this, q);
     int sent = 0;
     bool any = true;
     while (!blocked && any && sent < burst) {
         switch (send_next(*this, q, any)) {
         case step::sent:
             sent += any;
+            any = any && !is_quiet(c);
             break;
         case step::blocked:
             blocked = true;
@@ -513,16 +520,55 @@ bool types::hca::acknowledge(qp &q)
     return done != step::blocked;
 }
 
+namespace {
+
+/// Sends a message of one packet, before which nothing of its pair has to be sent; false where it
+/// has to wait, and for what pump() reports.
+bool send_at_once(hca &h, qp &q, wr &w) OSD_REQUIRES(h.library)
+{
+    connection_data &c = q.data;
+    if (w.operation != opcode::send || w.total > c.payload || w.fence || !is_quiet(c) ||
+        c.next_psn - c.acked == window || c.refusing || c.failed_request != nullptr || !c.up)
+        return false;
+    outgoing out(h, q);
+    if (!out)
+        return false;
+    if (!gather(h, q, w, 0, w.total, out.payload())) {
+        out.drop();
+        return false;
+    }
+    packet_header header;
+    header.kind = packet_kind::send;
+    header.flags = flag_last;
+    header.round = c.round_out;
+    header.psn = c.next_psn;
+    header.total = w.total;
+    if (out.send(header, w.total) != step::sent)
+        return false;
+    w.moved = w.total;
+    w.last_psn = c.next_psn;
+    w.state = progress::sent;
+    add(c, w, packet_kind::send, 0);
+    c.to_send = c.next_psn;
+    return true;
+}
+
+} // namespace
+
 void types::hca::posted(qp &q, wr &w)
 {
     connection_data &c = q.data;
     q.requests.push(w);
     if (c.ended)
         return finish(w, DAT_DTO_ERR_FLUSHED);
-    if (c.next == nullptr)
-        c.next = &w;
-    if (c.next == &w)
-        pump(q);
+    if (c.next == nullptr) {
+        posting = copies_here() ? &w : nullptr;
+        if (!send_at_once(*this, q, w)) {
+            c.next = &w;
+            pump(q);
+        }
+        posting = nullptr;
+    }
     look_again();
 }
 

@@ -22,7 +22,7 @@ enum class outcome {
 };
 
 struct incoming {
-    packet_header header;
+    const packet_header &header;
     const std::uint8_t *data;
     std::uint32_t size;
 };
@@ -46,7 +46,7 @@ outcome refused(hca &h, qp &q, failure why, const packet_header &header) OSD_REQ
 
 /// Stores bytes of a message in a receive; false if the consumer has taken the memory away.
 bool scatter(hca &h, const qp &q, const wr &w, std::uint32_t offset, const std::uint8_t *from,
-             std::uint32_t size)
+             std::uint32_t size, bool plain = false)
 {
     for (unsigned i = 0; i < w.segments && size != 0; ++i) {
         const DAT_LMR_TRIPLET &each = w.local[i];
@@ -60,7 +60,7 @@ bool scatter(hca &h, const qp &q, const wr &w, std::uint32_t offset, const std::
         region_entry r;
         if (!h.regions.find(each.lmr_context, r) || r.domain != q.domain || to < r.address ||
             to - r.address > r.length || some > r.length - (to - r.address) ||
-            (r.rights & DAT_MEM_PRIV_LOCAL_WRITE_FLAG) == 0 || !h.copy.write(to, from, some))
+            (r.rights & DAT_MEM_PRIV_LOCAL_WRITE_FLAG) == 0 || !h.copy.write(to, from, some, plain))
             return false;
         from += some;
         size -= some;
@@ -114,7 +114,9 @@ outcome take_message(hca &h, qp &q, const incoming &in) OSD_REQUIRES(h.library)
     if (!follows || is_last != (header.offset + in.size == header.total) ||
         (in.size == 0 && header.total != 0))
         return refused(h, q, failure::operation, header);
-    if (!scatter(h, q, *w, header.offset, in.data, in.size))
+    const bool polled = h.polling != nullptr && (q.recv_cq == h.polling || q.send_cq == h.polling);
+    const bool plain = polled && header.total <= most_copied;
+    if (!scatter(h, q, *w, header.offset, in.data, in.size, plain))
         return fail_receive(h, q, *w, DAT_DTO_ERR_LOCAL_PROTECTION, header);
     w->moved = header.offset + in.size;
     c.receiving = !is_last;
@@ -450,7 +452,8 @@ void types::hca::arrived(const std::uint8_t *bytes, std::size_t size)
         take_request(*this, *q, header, bytes, size);
     else
         take_answer(*this, *q, opened(header, bytes, size));
-    pump(*q);
+    if (!is_quiet(q->data) || !q->awaiting.empty())
+        pump(*q);
 }
 
 /// A receive was posted for which the peer has waited.

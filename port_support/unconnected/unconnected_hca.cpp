@@ -73,6 +73,8 @@ status open_layer(hca &h)
         h.memory_handle, unused);
     if (error == 0)
         error = h.device->own_name(h.name_on_fabric);
+    if (error == ENOTSUP) // a device that is being written
+        error = 0;
     return error == 0 ? success : call_failed(h.name, "opening the device", error);
 }
 
@@ -127,6 +129,9 @@ void set_attributes(hca &h)
     hca_attr attr;
     port::dapls_ib_query_hca(h, attr);
     h.attributes.set({h.setup.provider, h.name, h.mtu}, attr);
+    for (const DAT_NAMED_ATTR &each : h.setup.named)
+        if (each.name != nullptr)
+            h.attributes.add(each.name, each.value);
 }
 
 } // namespace

@@ -30,8 +30,10 @@ namespace dapl::DAPL_TRANSPORT::unconnected {
 inline constexpr unsigned max_segments = 4;
 inline constexpr std::uint32_t window = 32; ///< requests without acknowledgement
 inline constexpr std::uint32_t max_reads = 16;
-inline constexpr std::uint32_t max_asked_writes = 4; ///< accesses that are asked for ahead
-inline constexpr std::uint32_t max_grants = 1024;    ///< limit of an adapter
+inline constexpr std::uint32_t max_asked_writes = 12; ///< accesses that are asked for ahead
+inline constexpr std::uint32_t max_grants = 1024;     ///< limit of an adapter
+/// Largest message that the thread copies itself which posts it, or which polls for it.
+inline constexpr std::uint32_t most_copied = 4096;
 
 /// What make_fabric() answers. Addresses are for the connection manager, which uses TCP.
 struct fabric_setup {
@@ -41,8 +43,11 @@ struct fabric_setup {
     std::uint32_t linger_ms = 2000;
     std::uint32_t connect_retry_ms = 2000;
     std::uint32_t stall_ms = 10'000; ///< how long the device may take nothing for a peer
+    std::uint32_t safe_copies = 0;   ///< 1: the system copies short messages, too
     const char *vendor = "";
     char provider[64] = {}; ///< shown as DAT_IB_PROVIDER_NAME
+    /// Further attributes, up to one without a name; the texts are kept.
+    DAT_NAMED_ATTR named[4] = {};
     std::unique_ptr<fabric> device;
 };
 
@@ -196,25 +201,34 @@ struct connection_data {
     std::uint32_t reads = 0;     ///< number of reads that have not finished
     std::int64_t stalled_ns = 0; ///< the device takes nothing since then; 0: it does
     types::wr *failed_request = nullptr;
-    DAT_DTO_COMPLETION_STATUS failed_with = DAT_DTO_SUCCESS;
-    sent_request log[window];
 
     // Members for packets that come in.
     std::uint32_t expected = 0;
     std::uint32_t unacknowledged = 0; ///< requests since the last acknowledgement
+    held_packet *held = nullptr;
     std::uint16_t round_in = 0;
+    std::uint32_t responses = 0;
+    std::uint32_t answers = 0;
+    std::uint32_t first_response = 0;
+    std::uint32_t first_answer = 0;
+
+    // Members that few messages need are behind the others.
+    DAT_DTO_COMPLETION_STATUS failed_with = DAT_DTO_SUCCESS;
     std::uint32_t terminate_id = 0;
     std::uint32_t terminate_psn = 0;
     failure terminate_with{};
     std::int64_t ends_by_ns = 0;
-    held_packet *held = nullptr;
-    std::uint32_t first_response = 0;
-    std::uint32_t responses = 0;
+    sent_request log[window];
     pending_response response[max_reads];
-    std::uint32_t first_answer = 0;
-    std::uint32_t answers = 0;
     pending_answer answer[max_answers];
 };
+
+/// Whether nothing is to be sent for this connection.
+inline bool is_quiet(const connection_data &c)
+{
+    return c.next == nullptr && c.to_send == c.next_psn && c.answers == 0 && c.responses == 0 &&
+           !c.owes_resume && !c.owes_terminate;
+}
 
 struct types::qp : tcp_connection, failed_link, ready_link, owing_link, starved_link, ending_link {
     hca *of = nullptr;
@@ -326,6 +340,7 @@ struct types::hca : connection_service, tcp_cm_user {
 
     // Progress: unconnected_progress.cpp
     bool take_events() OSD_REQUIRES(library);
+    void poll_for(const cq &) OSD_REQUIRES(library);
     void finish(wr &, DAT_DTO_COMPLETION_STATUS) OSD_REQUIRES(library);
     void lose(qp &) OSD_REQUIRES(library);
     void call_soon(srq &) OSD_REQUIRES(library);
@@ -335,6 +350,9 @@ struct types::hca : connection_service, tcp_cm_user {
     std::int64_t serve_device() OSD_REQUIRES(lock);
 
     void detach(qp &) OSD_REQUIRES(library);
+
+    /// Says whether a consumer's thread is here, which may get a fault as if it had copied itself.
+    bool copies_here() const { return setup.safe_copies == 0 && !events.is_current(); }
 
     // Requests and answers that are sent: requester.cpp
     bool acknowledge(qp &) OSD_REQUIRES(library);
@@ -382,8 +400,11 @@ struct types::hca : connection_service, tcp_cm_user {
     list<qp, owing_link> owing OSD_GUARDED_BY(library);   ///< owe an acknowledgement
     list<qp, ending_link> ending OSD_GUARDED_BY(library); ///< wait for the peer's end
     list<srq, low_link> low OSD_GUARDED_BY(library);      ///< their callback is due
-    std::uint32_t armed OSD_GUARDED_BY(library) = 0;      ///< number of armed CQs
-    bool polled OSD_GUARDED_BY(library) = false;          ///< by a consumer, a moment ago
+    /// A consumer posts this now, or polls this queue: its thread copies short messages.
+    const wr *posting OSD_GUARDED_BY(library) = nullptr;
+    const cq *polling OSD_GUARDED_BY(library) = nullptr;
+    std::uint32_t armed OSD_GUARDED_BY(library) = 0; ///< number of armed CQs
+    bool polled OSD_GUARDED_BY(library) = false;     ///< by a consumer, a moment ago
     bool sleeping OSD_GUARDED_BY(library) = false; ///< the thread, until the descriptor is readable
     bool watching OSD_GUARDED_BY(library) = true;
     std::int64_t pause_ns OSD_GUARDED_BY(library) = 0;
@@ -445,8 +466,8 @@ struct port : dapls_ib<types> {
         hca &h = *c.of;
         osd::lock_guard hold(h.library);
         h.polled = true;
-        if (c.done.empty() && !h.take_events())
-            h.flush_acknowledgements();
+        if (c.done.empty())
+            h.poll_for(c);
         wr *oldest = c.done.front();
         if (oldest == nullptr)
             return false;

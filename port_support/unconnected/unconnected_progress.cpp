@@ -72,6 +72,16 @@ bool types::hca::take_events()
     return taken != 0;
 }
 
+/// Makes progress for a consumer that polls this queue, which is empty.
+void types::hca::poll_for(const cq &c)
+{
+    polling = copies_here() ? &c : nullptr;
+    const bool taken = take_events();
+    polling = nullptr;
+    if (!taken)
+        flush_acknowledgements();
+}
+
 void types::hca::flush_acknowledgements()
 {
     while (qp *q = owing.front()) {

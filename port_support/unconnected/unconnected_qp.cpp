@@ -72,6 +72,8 @@ void release(qp &q)
 status port::dapls_ib_qp_alloc(pd &zone, qp &q, cq *recv_cq, cq *send_cq, srq *shared,
                                const qp_params &params)
 {
+    if (zone.of->name_on_fabric.size == 0)
+        return not_supported;
     q.owner = params.owner;
     q.domain = &zone;
     q.of = zone.of;

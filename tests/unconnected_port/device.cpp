@@ -5,6 +5,7 @@
 //   descriptor=0  there is nothing to sleep on
 //   accesses=0    it only sends
 //   offsets=1     keys stand for offsets
+// With safe_copies=1 the layer has the system copy short messages, too.
 // Accesses are made by the system, at the next call of next(); keys are 24 bytes, at which nobody
 // looks.
 #include "port.hpp"
@@ -34,6 +35,7 @@ struct options {
     std::uint32_t accesses = 1;
     std::uint32_t offsets = 0;
     std::uint32_t datagram = 8192;
+    std::uint32_t safe_copies = 0;
 };
 
 constexpr param_option<options> known[] = {
@@ -42,6 +44,7 @@ constexpr param_option<options> known[] = {
     {"accesses", &options::accesses, 0, 1},
     {"offsets", &options::offsets, 0, 1},
     {"datagram", &options::datagram, fabric::least_datagram, 65536},
+    {"safe_copies", &options::safe_copies, 0, 1},
 };
 
 struct key_bytes {
@@ -114,17 +117,14 @@ public:
     }
     void deregister_memory(void *) override {}
 
-    int send(fabric_peer to, const void *bytes, std::size_t size, void *, void *cookie) override
+    int send(fabric_peer to, const void *bytes, std::size_t size, void *, void *) override
     {
         const fabric_name &name = names_[to];
         const ssize_t sent = sendto(socket_, bytes, size, MSG_NOSIGNAL,
                                     reinterpret_cast<const sockaddr *>(name.bytes), name.size);
         if (sent < 0 && errno != ECONNREFUSED) // a peer that has died takes nothing
             return errno == ENOBUFS ? EAGAIN : errno;
-        fabric_event done;
-        done.cookie = cookie;
-        done_.push_back(done);
-        return 0;
+        return sent_at_once;
     }
 
     int access(const fabric_access &what) override
@@ -241,6 +241,7 @@ status make_fabric(const char *params, fabric_setup &out)
         return status::error(DAT_INTERNAL_ERROR);
     }
     out.vendor = "test";
+    out.safe_copies = how.safe_copies;
     std::snprintf(out.provider, sizeof out.provider, "datagram");
     out.device = std::move(made);
     return success;

@@ -466,6 +466,10 @@ void ofi_fabric::give(operation &o)
 int ofi_fabric::send(fabric_peer to, const void *bytes, std::size_t size, void *handle,
                      void *cookie)
 {
+    if (size <= own_->info->tx_attr->inject_size) {
+        const ssize_t result = fi_inject(own_->endpoint, bytes, size, to);
+        return result == 0 ? sent_at_once : error_of(result);
+    }
     operation *const o = take_operation();
     if (o == nullptr)
         return EAGAIN;

@@ -16,6 +16,7 @@ constexpr param_option<adapter_params> options[] = {
     {"spin_us", &adapter_params::spin_us, 0, 1'000'000},
     {"family", &adapter_params::family, 4, 6},
     {"accesses", &adapter_params::accesses, 0, 1},
+    {"safe_copies", &adapter_params::safe_copies, 0, 1},
 };
 
 } // namespace
@@ -38,6 +39,7 @@ status read_params(const char *text, adapter_params &params, unconnected::fabric
     out.linger_ms = params.linger_ms;
     out.stall_ms = params.stall_ms;
     out.spin_us = params.spin_us;
+    out.safe_copies = params.safe_copies;
     return success;
 }
 

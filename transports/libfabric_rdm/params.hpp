@@ -16,6 +16,7 @@ struct adapter_params {
     std::uint32_t stall_ms = 10'000;
     std::uint32_t spin_us = 20;
     std::uint32_t accesses = 1;
+    std::uint32_t safe_copies = 0;
 };
 
 /// Reads `text` into `params` and `out`; logs mistakes in it.
