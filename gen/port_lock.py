@@ -145,7 +145,7 @@ def guessed(folder: pathlib.Path) -> Lock:
     style = next((style for style, layer in LAYERS.items()
                   if f"{profile.name}_{layer}.hpp" in files), "bare")
     port = Port(
-        profile.name, first(r'vendor_name = "(.*?)";', profile.name.capitalize()),
+        profile.name, first(r'vendor(?:_name)? = "(.*?)";', profile.name.capitalize()),
         first(r"SPDX-License-Identifier: (.*)", f"LicenseRef-{profile.name.capitalize()}"),
         tuple(name for name, on in profile.features.items() if on and style not in LAYERS),
         "own" if style == "bare" and "connection_service" in code and "tcp_cm" not in code else "tcp",

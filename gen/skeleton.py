@@ -36,10 +36,16 @@ STYLES = {
     "verbs-like": "for a library like libibverbs, with work queues, CQs that are polled, a"
                   " completion channel, and no connection manager; the functions of"
                   " NAME_verbs.cpp, which call it, refuse until they are written",
+    "unconnected": "for a device that has reliable datagrams and no connections; the functions of"
+                   " NAME_device.cpp, which call it, refuse until they are written",
 }
 # The file names, after the port's name, of the layer of functions that stands between a port of
 # these styles and its device.
-LAYERS = {"sim": "hw", "polled": "lib", "callback": "api", "verbs-like": "verbs"}
+LAYERS = {"sim": "hw", "polled": "lib", "callback": "api", "verbs-like": "verbs",
+          "unconnected": "device"}
+# What a port of a style has from the beginning, by the part of the port runtime that it stands on.
+HAS_FEATURES = {"unconnected": ("cq_resize", "srq", "immediate_data")}
+HAS_PROMISES = {"unconnected": ("acknowledged", "local_protection")}
 
 # What a device may lack, and what the skeleton then takes from port_support/.
 CM = {"tcp": "the connection manager of the port runtime, over TCP", "own": "that of the device"}
@@ -206,13 +212,17 @@ def check_port(kit: Kit, port: Port) -> None:
 def check_layered(port: Port) -> None:
     """Refuse options that these styles answer themselves; other styles ask the device."""
     if port.claims:
-        raise PortError(f"a port of style {port.style} claims nothing at first: claim a feature in its"
+        of_layer = ", ".join(HAS_FEATURES.get(port.style, ()))
+        nothing = f"nothing but what its layer has ({of_layer})" if of_layer else "nothing"
+        raise PortError(f"a port of style {port.style} claims {nothing} at first: claim a feature in its"
                         " port.toml and write its operations when the port works")
     if (port.cm, port.keys) != ("tcp", "device"):
         has = {"sim": "the software HCA has a connection manager",
                "polled": "a port of style polled uses the port runtime's connection manager",
                "callback": "a library of style callback has one",
-               "verbs-like": "a port of style verbs-like uses the port runtime's connection manager"}[port.style]
+               "verbs-like": "a port of style verbs-like uses the port runtime's connection manager",
+               "unconnected": "a port of style unconnected uses the port runtime's connection manager",
+               }[port.style]
         raise PortError(f"--cm and --keys are for --style bare: {has}, and keys of 32 bits")
 
 
@@ -399,6 +409,8 @@ def drafts(kit: Kit, port: Port, alone: bool) -> tuple[dict[str, str], pathlib.P
     readme = templates.pop("README.md")
     common = {
         "port": port, "version": kit.header.version, "operations": operations,
+        "claims": {*port.claims, *HAS_FEATURES.get(port.style, ())},
+        "promised": HAS_PROMISES.get(port.style, ()),
         "optional_types": sorted({*types_of(kit, operations)} - {*kit.header.types}),
         "features": kit.header.features, "promises": port_toml.PROMISES, "groups": kit.groups,
         "sources": sorted(name for name in {*templates, *by_file} if name.endswith(".cpp")),

@@ -197,6 +197,28 @@ class FromVersion4(Compiling):
         self.assertEqual(self.compiled(), "")
 
 
+class OnALayer(Compiling):
+    """A port that has all operations from a layer of the port runtime, which moves with the kit."""
+
+    @unittest.skipUnless(shutil.which(CXX[-1]), "there is no compiler")
+    def test_says_its_version_and_no_more(self) -> None:
+        copy_tree(self.tree, ("port_support",))
+        self.folder = self.tree / "transports/datagram"
+        self.folder.mkdir()
+        for name in ("port.hpp", "port.toml", "device.cpp"):
+            text = (ROOT / "tests/unconnected_port" / name).read_text()
+            for old, new in AS_IN_VERSION_4[:3]:
+                text = text.replace(old, new)
+            (self.folder / name).write_text(text)
+        self.assertIn("written for version 4", self.compiled())
+        found = json.loads(dapl_port(self.tree, "upgrade", "--directory", self.folder, "--json").stdout)
+        self.assertEqual({(pathlib.Path(each["file"]).name, each["text"].split(",")[0])
+                          for each in found["adapt"]},
+                         {(name, f"say {VERSION} here") for name in ("port.hpp", "port.toml")})
+        self.adapt(found)
+        self.assertEqual(self.compiled(), "")
+
+
 class FromVersion2(Compiling):
     def setUp(self) -> None:
         super().setUp()

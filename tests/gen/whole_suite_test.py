@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""A new port of style sim passes the whole suite at once; ports of style polled, callback and
-verbs-like pass it over toy libraries.
+"""A new port of style sim passes the whole suite at once; ports of style polled, callback, verbs-like
+and unconnected pass it over toy libraries.
 
 They are built in a copy of the tree, by each compiler that is there; and as projects of their own
 against an installed kit.
@@ -44,11 +44,13 @@ class WholeSuite(WithFolder):
 
     def test_in_the_tree(self) -> None:
         ports = {"apogee": "sim", "acme": "polled", "apex": "polled", "aspen": "callback",
-                 "atlas": "callback", "amber": "verbs-like", "argon": "verbs-like"}
+                 "atlas": "callback", "amber": "verbs-like", "argon": "verbs-like",
+                 "azure": "unconnected", "ample": "unconnected"}
         for name, style in ports.items():
             done = dapl_port(self.tree, "new", name, "--style", style)
             self.assertEqual(done.returncode, 0, done.stderr)
-        for name, layer in (("acme", "lib"), ("aspen", "api"), ("amber", "verbs")):
+        for name, layer in (("acme", "lib"), ("aspen", "api"), ("amber", "verbs"),
+                            ("azure", "device")):
             port = self.tree / "transports" / name
             toy = (HERE / f"toy_{layer}.cpp").read_text()
             (port / f"{name}_{layer}.cpp").write_text(toy.replace("acme", name))
@@ -69,10 +71,12 @@ class WholeSuite(WithFolder):
                 self.judge("apex-lo", *where, WITHOUT_DEVICE)
                 self.judge("atlas-lo", *where, WITHOUT_DEVICE)
                 self.judge("argon-lo", *where, WITHOUT_CQS)
+                self.judge("ample-lo", *where, WITHOUT_DEVICE)
                 for line in ((), ("--threadsafe",)):
                     self.judge("apogee-lo", *where, LEAST, *line)
                     for port in ("acme-lo", "amber-lo"):
                         self.judge(port, *where, LEAST, *line, *self.waivers())
+                    self.judge("azure-lo", *where, LEAST, *line)
                     self.judge("aspen-lo", *where, LEAST, *line, *self.waivers(*NO_OTHER_PROCESS))
 
     def test_outside_the_tree(self) -> None:
