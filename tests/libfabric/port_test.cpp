@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "../rounds.hpp"
 #include "cm_frame.hpp"
+#include "dapl_debug.hpp"
+#include "logged_lines.hpp"
 #include "port_rig.hpp"
 #include "until_signalled.hpp"
 
@@ -18,6 +20,7 @@
 #include <new>
 #include <poll.h>
 #include <set>
+#include <string>
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -325,6 +328,17 @@ TEST_SUITE("adapter")
                                    "tcp lo connect_retry_ms=", "tcp 192.0.2.77", "shm lo 0 1 x",
                                    "udp lo", "sockets lo", "verbs lo", "tcp;ofi_rxm lo"})
             CHECK_MESSAGE(open_with(params) == DAT_INVALID_PARAMETER, params);
+    }
+
+    TEST_CASE("a provider without connections is refused with the line that takes it")
+    {
+        debug_mask = DAPL_DBG_TYPE_ERR;
+        for (const char *params : {"shm lo spin_us=0", "tcp;ofi_rxm lo"}) {
+            const logged_lines log;
+            CHECK(open_with(params) == DAT_INVALID_PARAMETER);
+            CHECK(log.count("libdapl-libfabric_rdm.so.2 dapl.2.0 \"" + std::string(params) +
+                            "\" \"\"") == 1);
+        }
     }
 
     // Run by set_user_id.py.

@@ -85,7 +85,7 @@ class Opens(WithFolder):
         self.assertGreater(one["attributes"]["adapter"]["max_eps"], 0)
         self.assertIs(one["attributes"]["provider"]["is_thread_safe"], False)
         self.assertIn("max_request_dtos", one["attributes"]["endpoint"])
-        self.assertTrue(one["attributes"]["provider named"])
+        self.assertEqual(one["attributes"]["provider named"]["LIBFABRIC_ENDPOINT"], "FI_EP_MSG")
         self.assertEqual(run.data["registry"]["path"], str(OPTIONS.dat_conf))
 
     def test_through_the_libdat2_of_the_system(self) -> None:

@@ -226,6 +226,7 @@ void name_attributes(hca &device)
     can.immediate_data = device.immediate_data;
     device.names.set({.provider = device.params.provider, .device = device.name, .mtu = device.mtu},
                      can);
+    device.names.add("LIBFABRIC_ENDPOINT", "FI_EP_MSG");
 }
 
 /// Descriptors limit the number of CQs.

@@ -3,7 +3,10 @@
 
 #include "ia_params.hpp"
 
+#include <algorithm>
+#include <cstdio>
 #include <cstring>
+#include <iterator>
 
 namespace dapl::libfabric::ofi {
 
@@ -26,35 +29,42 @@ struct other_provider {
     const char *refusal;
 };
 
-constexpr const char *without_messages =
-    "this provider of libfabric has no message endpoints (FI_EP_MSG): write tcp, or a line for "
-    "libdapl-libfabric_rdm.so.2, which does without them";
 constexpr other_provider others[] = {
     {"sockets", "libfabric's provider sockets drops posted receives, instead of completing them, "
                 "when a connection ends: write tcp"},
     {"verbs", "devices of rdma-core belong to the verbs port, libdapl-verbs.so.2: write a line for "
               "that port"},
-    {"udp", without_messages},
-    {"shm", without_messages},
-    {"sm2", without_messages},
-    {"efa", without_messages},
-    {"psm2", without_messages},
-    {"psm3", without_messages},
-    {"opx", without_messages},
-    {"cxi", without_messages},
-    {"ucx", without_messages},
-    {"lnx", without_messages},
 };
+constexpr const char *without_connections[] = {"udp",  "shm", "sm2", "efa", "psm2",
+                                               "psm3", "opx", "cxi", "ucx", "lnx"};
 
 /// Says why this word, which names a provider, cannot stand here; null for other words.
 const char *refusal_of(const char *word)
 {
-    if (std::strchr(word, ';') != nullptr) // providers on top of each other
-        return without_messages;
     for (const other_provider &other : others)
         if (std::strcmp(word, other.name) == 0)
             return other.refusal;
     return nullptr;
+}
+
+bool has_no_connections(const char *word)
+{
+    if (std::strchr(word, ';') != nullptr) // providers on top of each other
+        return true;
+    return std::any_of(std::begin(without_connections), std::end(without_connections),
+                       [&](const char *each) { return std::strcmp(word, each) == 0; });
+}
+
+/// Names the line of the other port, with the parameters of this one.
+status refuse_without_connections(const ia_params &words, const char *text)
+{
+    char why[512];
+    std::snprintf(why, sizeof why,
+                  "this provider of libfabric has no message endpoints (FI_EP_MSG). The port that "
+                  "does without them takes it: NAME u2.0 nonthreadsafe default "
+                  "libdapl-libfabric_rdm.so.2 dapl.2.0 \"%s\" \"\"; or write tcp here",
+                  text);
+    return words.refuse(why);
 }
 
 } // namespace
@@ -65,6 +75,8 @@ status read_params(const char *text, adapter_params &params)
     bool found = words.next(params.interface);
     if (const char *why = refusal_of(params.interface); why != nullptr)
         return words.refuse(why);
+    if (has_no_connections(params.interface))
+        return refuse_without_connections(words, text);
     if (found && is_provider(params.interface)) {
         std::strcpy(params.provider, params.interface);
         found = words.next(params.interface);

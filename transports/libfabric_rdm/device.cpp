@@ -3,6 +3,7 @@
 // vector.
 #include "params.hpp"
 #include "port.hpp"
+#include "providers.hpp"
 
 #include "dapl_debug.hpp"
 #include "errno_status.hpp"
@@ -31,10 +32,10 @@ namespace dapl::libfabric_rdm {
 
 using namespace unconnected;
 using ofi::adapter_params;
+using ofi::api_version;
 
 namespace {
 
-constexpr std::uint32_t api_version = FI_VERSION(1, 11);
 constexpr std::size_t queue_size = 256; ///< asked of providers whose queues take much memory
 constexpr std::uint32_t largest_datagram = 16384 - 256; ///< below the buffers of ofi_rxm
 constexpr std::uint32_t receives = 256;
@@ -146,6 +147,16 @@ public:
     /// Zero or an errno; `step` names the call that failed.
     int open(const sockaddr_storage &address, const char *&step);
 
+    /// What moves the data of long writes and reads.
+    const char *accesses_by() const
+    {
+        if (traits_.accesses)
+            return "fi_writemsg, fi_readmsg";
+        return params_.accesses == 0
+                   ? "datagrams: accesses=0"
+                   : "datagrams: the provider has no FI_RMA with FI_DELIVERY_COMPLETE";
+    }
+
     fabric_traits traits() const override { return traits_; }
     int own_name(fabric_name &out) override
     {
@@ -230,8 +241,7 @@ fi_info *ofi_fabric::query(const sockaddr_storage *address, std::uint64_t order,
     hints->caps = FI_MSG | (accesses ? FI_RMA : 0);
     hints->mode = FI_CONTEXT | FI_CONTEXT2;
     hints->ep_attr->type = FI_EP_RDM;
-    hints->domain_attr->mr_mode =
-        FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
+    hints->domain_attr->mr_mode = ofi::memory_modes;
     hints->domain_attr->threading = FI_THREAD_DOMAIN; // one lock is held at all calls
     hints->fabric_attr->prov_name = osd::copy_text(params_.provider);
     hints->tx_attr->msg_order = hints->rx_attr->msg_order = order;
@@ -616,9 +626,9 @@ status refuse(const adapter_params &params, const char *step, int error)
 {
     if (error == ENODATA) {
         dapl_log(DAPL_DBG_TYPE_ERR,
-                 "fi_getinfo has no endpoints without connections (FI_EP_RDM) of provider \"%s\": "
-                 "fi_info -t FI_EP_RDM lists the providers that have",
-                 params.provider);
+                 "fi_getinfo has no endpoints without connections (FI_EP_RDM) of provider \"%s\"; "
+                 "others: %s",
+                 params.provider, ofi::other_providers(params.provider).text);
         return status::error(DAT_INVALID_PARAMETER);
     }
     dapl_log(DAPL_DBG_TYPE_ERR, "%s: %s failed: %s%s", params.provider, step, fi_strerror(error),
@@ -654,7 +664,11 @@ status make_fabric(const char *text, fabric_setup &out)
     const int error = made->open(address, step);
     if (error != 0)
         return refuse(params, step, error);
+    dapl_log(DAPL_DBG_TYPE_UTIL, "FI_EP_RDM of provider %s is used; others: %s", params.provider,
+             ofi::other_providers(params.provider).text);
     out.vendor = "libfabric";
+    out.named[0] = {"LIBFABRIC_ENDPOINT", "FI_EP_RDM"};
+    out.named[1] = {"LIBFABRIC_ACCESSES", made->accesses_by()};
     std::snprintf(out.provider, sizeof out.provider, "%s", params.provider);
     out.device = std::move(made);
     return success;
