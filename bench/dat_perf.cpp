@@ -250,6 +250,10 @@ void describe(program::command_line &line, options &o)
     line.number("--timeout", o.limit, 0.1, longest_limit_s,
                 "abort after this many seconds without progress");
     line.text("--api", "VERSION", o.api, "2.0, or 1.2: as a program of DAT 1.2, through libdat");
+    line.flag("--perftest", o.in_columns,
+              "print figures in the columns of perftest's ib_send_lat and ib_send_bw");
+    line.exclude("--perftest", "--server");
+    line.exclude("--perftest", "--job");
     line.text("--json", "FILE", o.json,
               "write the results as JSON to this file (- is standard output)");
     line.text("--svg", "FILE", o.svg,

@@ -59,8 +59,10 @@ void leader::run_quick()
 {
     latency("send, polling", pattern::ping_pong, o_.size);
     const std::uint32_t size = std::min(o_.largest(), adapter_.attr().max_rdma_size);
-    const double rate = bandwidth("RDMA write", pattern::write_stream, size);
-    say("bandwidth  RDMA write     %8s  %8.2f GB/s\n", size_text(size).c_str(), rate / 1e9);
+    const stream_rates &rates = bandwidth("RDMA write", pattern::write_stream, size);
+    if (!o_.in_columns)
+        say("bandwidth  RDMA write     %8s  %8.2f GB/s\n", size_text(size).c_str(),
+            rates.median / 1e9);
 }
 
 /// The number of operations that take a fifth of the duration, up to `most`; one operation takes
@@ -109,12 +111,30 @@ void leader::latency(const char *name, pattern what, std::uint32_t size)
     } while (clock::now() < end);
     progress_.clear();
     const double best = quantile(samples, 0), p99 = quantile(samples, 0.99);
-    say("latency    %-*s %8s  %8.2f us   (best %.2f, 99 %% below %.2f, %zu round trips)\n",
-        name_width(), name, size_text(size).c_str(), median(samples), best, p99, samples.size());
+    if (o_.in_columns) {
+        say_columns(latency_columns("latency, " + std::string(name)));
+        say("%s", latency_row(size, samples).c_str());
+    } else {
+        say("latency    %-*s %8s  %8.2f us   (best %.2f, 99 %% below %.2f, %zu round trips)\n",
+            name_width(), name, size_text(size).c_str(), median(samples), best, p99,
+            samples.size());
+    }
     program::json &added = result("latency", name, size, "us", median(samples));
     added["best"] = best;
     added["quantile_99"] = p99;
+    added["quantile_999"] = quantile(samples, 0.999);
+    added["worst"] = quantile(samples, 1);
+    added["mean"] = mean(samples);
+    added["deviation"] = deviation(samples);
     added["samples"] = samples.size();
+}
+
+/// Prints the names of columns, unless rows with these are just being printed.
+void leader::say_columns(const std::string &columns)
+{
+    if (columns != columns_)
+        say("%s", columns.c_str());
+    columns_ = columns;
 }
 
 bool leader::usable(std::uint32_t size, std::uint32_t limit, const char *what)
@@ -158,16 +178,16 @@ seconds leader::stream_once(pattern what, std::uint32_t size, std::uint32_t coun
 }
 
 /// Bandwidth and rate may ask for one and the same stream.
-double leader::bytes_per_second(pattern what, std::uint32_t size)
+const stream_rates &leader::rates_of(pattern what, std::uint32_t size)
 {
-    const auto [known, is_new] = streams_.try_emplace({what, size}, 0.0);
+    const auto [known, is_new] = streams_.try_emplace({what, size});
     if (is_new)
         known->second = measure_stream(what, size);
     return known->second;
 }
 
-/// The median over batches whose length is found by trying.
-double leader::measure_stream(pattern what, std::uint32_t size)
+/// What batches carry whose length is found by trying.
+stream_rates leader::measure_stream(pattern what, std::uint32_t size)
 {
     const double first = stream_once(what, size, 1).count();
     const std::uint32_t some = size < 65536 ? 64 : fitting(64, first);
@@ -184,16 +204,22 @@ double leader::measure_stream(pattern what, std::uint32_t size)
         rates.push_back(bytes / stream_once(what, size, count).count());
         progress_.go_on();
     } while (clock::now() < end);
-    return median(rates);
+    return {median(rates), quantile(rates, 1), mean(rates), std::uint64_t{count} * rates.size()};
 }
 
-double leader::bandwidth(const char *name, pattern what, std::uint32_t size)
+const stream_rates &leader::bandwidth(const char *name, pattern what, std::uint32_t size)
 {
     progress_.show(std::string("bandwidth, ") + name + ", " + size_text(size));
-    const double rate = bytes_per_second(what, size);
+    const stream_rates &rates = rates_of(what, size);
     progress_.clear();
-    result("bandwidth", name, size, "B/s", rate)["connections"] = links_.size();
-    return rate;
+    program::json &added = result("bandwidth", name, size, "B/s", rates.median);
+    added["best"] = rates.best;
+    added["connections"] = links_.size();
+    if (o_.in_columns) {
+        say_columns(bandwidth_columns("bandwidth, " + std::string(name)));
+        say("%s", bandwidth_row(size, rates).c_str());
+    }
+    return rates;
 }
 
 void leader::run_bandwidth()
@@ -215,9 +241,10 @@ void leader::run_bandwidth()
         for (const std::uint32_t size : o_.sizes) {
             if (!usable(size, w.limit, "bandwidth"))
                 continue;
-            const double rate = bandwidth(w.name, w.what, size);
-            say("bandwidth  %-*s %8s  %11s\n", name_width(), w.name, size_text(size).c_str(),
-                value_text(rate, "B/s").c_str());
+            const stream_rates &rates = bandwidth(w.name, w.what, size);
+            if (!o_.in_columns)
+                say("bandwidth  %-*s %8s  %11s\n", name_width(), w.name, size_text(size).c_str(),
+                    value_text(rates.median, "B/s").c_str());
         }
     }
 }
@@ -225,10 +252,16 @@ void leader::run_bandwidth()
 void leader::message_rate(const char *name, pattern what, std::uint32_t size)
 {
     progress_.show(std::string("message rate, ") + name + ", " + size_text(size));
-    const double rate = bytes_per_second(what, size) / size;
+    const stream_rates &rates = rates_of(what, size);
+    const double rate = rates.median / size;
     progress_.clear();
-    say("rate       %-*s %8s  %11s\n", name_width(), name, size_text(size).c_str(),
-        value_text(rate, "messages/s").c_str());
+    if (o_.in_columns) {
+        say_columns(bandwidth_columns("rate, " + std::string(name)));
+        say("%s", bandwidth_row(size, rates).c_str());
+    } else {
+        say("rate       %-*s %8s  %11s\n", name_width(), name, size_text(size).c_str(),
+            value_text(rate, "messages/s").c_str());
+    }
     result("rate", name, size, "1/s", rate)["connections"] = links_.size();
 }
 

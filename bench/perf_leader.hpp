@@ -6,6 +6,7 @@
 #include "perf_follower.hpp"
 #include "perf_links.hpp"
 #include "perf_options.hpp"
+#include "perf_rows.hpp"
 #include "program/json.hpp"
 #include "traffic.hpp"
 
@@ -87,13 +88,14 @@ private:
     std::uint32_t fitting(double most, double one_s) const;
 
     void latency(const char *name, pattern what, std::uint32_t size);
-    double bandwidth(const char *name, pattern what, std::uint32_t size);
+    const stream_rates &bandwidth(const char *name, pattern what, std::uint32_t size);
     void message_rate(const char *name, pattern what, std::uint32_t size);
     void batch_latency(pattern what, std::uint32_t size, std::uint32_t count,
                        std::vector<double> &samples_us);
     seconds stream_once(pattern what, std::uint32_t size, std::uint32_t count);
-    double bytes_per_second(pattern what, std::uint32_t size);
-    double measure_stream(pattern what, std::uint32_t size);
+    const stream_rates &rates_of(pattern what, std::uint32_t size);
+    stream_rates measure_stream(pattern what, std::uint32_t size);
+    void say_columns(const std::string &columns);
     std::vector<double> connect_many(std::uint32_t count);
 
     int name_width() const { return o_.both_ways ? 21 : 14; }
@@ -133,7 +135,8 @@ private:
     invitation to_{};
     program::json results_ = program::json::array();
     std::vector<measurement> measurements_;
-    std::map<std::pair<pattern, std::uint32_t>, double> streams_; ///< measured already
+    std::map<std::pair<pattern, std::uint32_t>, stream_rates> streams_; ///< measured already
+    std::string columns_; ///< the columns of the latest row
 };
 
 } // namespace bench::perf

@@ -22,6 +22,7 @@ struct options {
     std::uint16_t port = 18515;
     double duration = 0.3, wait = 300, limit = 20;
     bool server = false, in_job = false, quick = false, sweep = false, both_ways = false;
+    bool in_columns = false; ///< those of perftest's programs
 
     /// The stream for figures as text: JSON on standard output stands alone.
     std::FILE *out() const { return json == "-" ? stderr : stdout; }

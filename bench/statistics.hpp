@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <numeric>
 #include <vector>
@@ -23,6 +24,16 @@ inline double mean(const std::vector<double> &samples)
 {
     return std::accumulate(samples.begin(), samples.end(), 0.0) /
            static_cast<double>(samples.size());
+}
+
+/// The standard deviation of all samples that there are.
+inline double deviation(const std::vector<double> &samples)
+{
+    const double middle = mean(samples);
+    double squares = 0;
+    for (const double each : samples)
+        squares += (each - middle) * (each - middle);
+    return std::sqrt(squares / static_cast<double>(samples.size()));
 }
 
 inline double median(const std::vector<double> &samples)

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import pathlib
+import re
 import resource
 import socket
 import subprocess
@@ -85,6 +86,33 @@ class Measures(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual([each["test"] for each in json.loads(done.stdout)["results"]],
                          ["open", "connections"])
+
+    def test_the_columns_of_perftest(self) -> None:
+        done = run(ADAPTER, "--tests", "latency,bandwidth", "--sizes", "4K", "--duration", "0.02",
+                   "--perftest", "--json", self.folder / "out.json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = done.stdout.splitlines()
+        heads = [place for place, line in enumerate(lines) if line.startswith(" #bytes")]
+        self.assertEqual(len(heads), 6, done.stdout)
+        for place in heads:
+            names = re.split(r" {2,}|(?<=#bytes) ", lines[place].strip())
+            figures = lines[place + 1].split()
+            self.assertEqual(len(names), len(figures), done.stdout)
+            row = dict(zip(names, map(float, figures)))
+            self.assertEqual(row["#bytes"], 64 if "t_avg[usec]" in row else 4096)
+            if "t_avg[usec]" in row:
+                rising = [row[name] for name in ("t_min[usec]", "t_typical[usec]",
+                                                 "99% percentile[usec]", "99.9% percentile[usec]",
+                                                 "t_max[usec]")]
+                self.assertEqual(rising, sorted(rising))
+            else:
+                self.assertGreaterEqual(row["BW peak[MB/sec]"], row["BW average[MB/sec]"])
+                self.assertAlmostEqual(row["MsgRate[Mpps]"] * 1e6 * 4096 / 2**20,
+                                       row["BW average[MB/sec]"], delta=0.02)
+        of_send = {each["how"]: each for each in
+                   json.loads((self.folder / "out.json").read_text())["results"]}["send, polling"]
+        self.assertLessEqual(of_send["quantile_99"], of_send["quantile_999"])
+        self.assertLessEqual(of_send["quantile_999"], of_send["worst"])
 
     def check_plot(self, plot: pathlib.Path) -> None:
         root = xml.etree.ElementTree.parse(plot).getroot()
