@@ -103,6 +103,14 @@ class TrySystem(unittest.TestCase):
         self.assertEqual(self.tried("--as-it-is", "trixie", "ninja", "-C", "build")[::2],
                          (0, [MADE, "ninja -C build"]))
 
+    def test_packages_have_a_system_of_their_own(self) -> None:
+        packages = "tools/systems/try-packages trixie http://mirror"
+        status, said, calls = self.tried("--packages", "trixie")
+        self.assertEqual((status, calls), (0, [MADE, *UPDATE, packages]), said)
+        self.assertTrue((self.cache / "trixie-packages").is_dir())
+        self.assertEqual(self.tried("--packages", "trixie")[::2], (0, UPDATE))
+        self.assertEqual(self.tried()[2], [MADE, *UPDATE, *STEPS])
+
     def test_it_says_what_is_missing(self) -> None:
         (self.programs / "debootstrap").unlink()
         status, said, _ = self.tried(path=self.without("debootstrap"))
