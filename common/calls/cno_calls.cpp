@@ -39,6 +39,8 @@ status dapl_cno_fd_create(adapter &ia, DAT_FD *fd, DAT_CNO_HANDLE *out)
 
 status dapl_cno_trigger(cno &c, DAT_EVD_HANDLE *triggered_by)
 {
+    if (!osd::event_descriptor::exists) // the call is for the owners of descriptors
+        return not_supported;
     return triggered_by == nullptr ? invalid_parameter(2) : c.take_trigger(triggered_by);
 }
 

@@ -30,11 +30,13 @@ status locate(const adapter &ia, DAT_MEM_TYPE type, const DAT_REGION_DESCRIPTION
         return success;
     }
     case DAT_MEM_TYPE_SHARED_VIRTUAL:
+        if (!osd::can_share())
+            return not_supported;
         if (region.for_shared_memory.shared_memory_id == nullptr)
             return invalid_parameter(3);
         bounds.address = region.for_shared_memory.virtual_address;
         bounds.length = length;
-        return osd::can_share() ? success : not_supported;
+        return success;
     }
     return invalid_parameter(2);
 }
