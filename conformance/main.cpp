@@ -7,12 +7,14 @@
 
 #include "calls/answers.hpp"
 #include "harness/peer.hpp"
+#include "harness/scratch.hpp"
 #include "harness/silent_reporter.hpp"
 #include "program/command_line.hpp"
 #include "program/failure.hpp"
 #include "program/libdat2.hpp"
 #include "program/origin.hpp"
 #include "program/output_file.hpp"
+#include "program/system.hpp"
 #include "reports/scorecard.hpp"
 
 #include <algorithm>
@@ -21,10 +23,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
-#include <dlfcn.h>
 #include <numeric>
-#include <sched.h>
-#include <sys/utsname.h>
 #include <unistd.h>
 
 // Read by the address sanitizer. Dependencies of providers (libfabric's plug-ins) leak when they
@@ -69,8 +68,7 @@ void watch_crashes()
 {
     if (instrumented()) // sanitizers have more to say
         return;
-    for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL})
-        std::signal(signal, on_crash);
+    program::catch_crashes(on_crash);
 }
 
 /// In-process: aborts a case that hangs, and prints its name.
@@ -81,16 +79,15 @@ struct watchdog : silent_reporter {
     {
         if (!the_settings().in_process)
             return;
-        std::signal(SIGALRM, on_alarm);
         watch_crashes();
     }
     void test_case_start(const doctest::TestCaseData &data) override
     {
         running_case = data.m_name;
         if (the_settings().in_process)
-            ::alarm(case_seconds);
+            program::set_alarm(case_seconds, on_alarm);
     }
-    void test_case_end(const doctest::CurrentTestCaseStats &) override { ::alarm(0); }
+    void test_case_end(const doctest::CurrentTestCaseStats &) override { program::set_alarm(0); }
 };
 DOCTEST_REGISTER_LISTENER("watchdog", 1, watchdog);
 
@@ -206,7 +203,7 @@ std::string contradiction(const program::command_line &line, const options &o)
         return "unknown option " + rest.front();
     if (o.adapters.size() > 1)
         return "one adapter at a time: " + o.adapters[0] + " or " + o.adapters[1];
-    if (!ours.peer_user.empty() && ::geteuid() != 0)
+    if (!ours.peer_user.empty() && !program::is_administrator())
         return "--peer-user: only root can start processes of others";
     if (!ours.fail_device.empty() && !o.cases.empty())
         return "--fail-device runs LIFE-28 alone, without --case";
@@ -235,8 +232,9 @@ void take(options &o)
 
 void keep_loaded(const std::string &library)
 {
-    if (::dlopen(library.c_str(), RTLD_NOW) == nullptr)
-        misused(std::string("--keep-loaded: ") + ::dlerror());
+    std::string why;
+    if (program::load_library(library, why) == nullptr)
+        misused("--keep-loaded: " + why);
 }
 
 // ------------------------------------------------------------------------------------------- ways
@@ -283,9 +281,7 @@ waivers waivers_of(const options &o)
 {
     if (o.waivers_file.empty())
         return {};
-    utsname system{};
-    (void)::uname(&system);
-    const waivers known = read_waivers(o.waivers_file, today(), system.release);
+    const waivers known = read_waivers(o.waivers_file, today(), program::this_machine().release);
     const std::vector<rule> rules = all_rules(); // includes cases left out by --api
     for (const auto &each : known)
         if (std::none_of(rules.begin(), rules.end(),
@@ -296,10 +292,7 @@ waivers waivers_of(const options &o)
 
 unsigned jobs_of(const options &o)
 {
-    cpu_set_t usable;
-    if (o.jobs != 0 || ::sched_getaffinity(0, sizeof usable, &usable) != 0)
-        return std::max(o.jobs, 1u);
-    return 2 * static_cast<unsigned>(CPU_COUNT(&usable));
+    return o.jobs != 0 ? o.jobs : 2 * program::this_machine().processors;
 }
 
 void write_reports(const options &o, const scorecard &card)
@@ -336,7 +329,8 @@ private:
     child_task task_of(std::size_t i)
     {
         child_task task;
-        task.work = [this, i] { run_case(chosen_[i], card_.on.keeps); };
+        task.work = &case_job;
+        task.argument = case_argument(chosen_[i], card_.on.keeps);
         task.done = [this, i](const child_end &end) {
             take(i, judge_end(chosen_[i], end, known_));
         };
@@ -502,7 +496,8 @@ int main(int argc, char **argv)
         return line.misused(wrong);
     conformance::take(o);
     if (!o.peer_role.empty())
-        conformance::leave_peer(conformance::run_role(o.peer_role, std::atoi(o.peer_fd.c_str())));
+        conformance::leave_peer(conformance::run_role(o.peer_role, std::atoll(o.peer_fd.c_str())));
+    program::become_child();
     try {
         program::use_api(o.api, argv);
         return conformance::run(o, argc, argv);

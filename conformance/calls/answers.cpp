@@ -3,11 +3,11 @@
 
 #include "harness/runner.hpp"
 #include "program/json.hpp"
+#include "program/system.hpp"
 
 #include <cstdio>
 #include <cstdlib>
 #include <sstream>
-#include <sys/wait.h>
 
 namespace conformance {
 namespace {
@@ -30,8 +30,9 @@ std::string row_name(const probing::row &row)
 
 /// Runs in the child. Tells the number of each call before it is made, and once more with its
 /// answer.
-void make_all(const probing &of)
+void make_all(const std::string &number)
 {
+    const probing of = std::move(all_probings().at(std::stoul(number)));
     this_is_a_peer(); // says on standard error what cannot be set up
     for (std::size_t i = 0; i < of.calls.size(); ++i) {
         tell(std::to_string(i));
@@ -42,6 +43,7 @@ void make_all(const probing &of)
             tell(std::to_string(i) + " " + code_name(*made.told));
     }
 }
+const program::job answers_job("answers", make_all);
 
 struct told_answers {
     std::vector<std::string> answers; ///< empty where there is none
@@ -63,11 +65,12 @@ told_answers answers_of(const probing &of, const child_end &end)
 
 bool ended_well(const probing &of, const child_end &end, std::size_t last)
 {
-    if (end.trouble.empty() && !end.late && (end.death().empty() || is_decline(end.status)))
+    if (end.trouble.empty() && !end.late &&
+        (end.how.death.empty() || is_decline(end.how.exit_status)))
         return true;
     std::fprintf(stderr, "%s, %s, %s: %s\n%s\n", of.object.c_str(), of.state.c_str(),
                  row_name(of.calls[last]).c_str(),
-                 end.late ? "hangs" : (end.trouble + end.death()).c_str(), end.output.c_str());
+                 end.late ? "hangs" : (end.trouble + end.how.death).c_str(), end.output.c_str());
     return false;
 }
 
@@ -85,14 +88,16 @@ void add_answers(program::json &all, const probing &of, const std::vector<std::s
 
 bool record_answers(const std::string &file, unsigned jobs, double seconds)
 {
-    ::setenv("DAPL_COUNTERS", "1", 0); // some calls read the counters
+    if (std::getenv("DAPL_COUNTERS") == nullptr)
+        program::set_variable("DAPL_COUNTERS", "1"); // some calls read the counters
     const std::vector<probing> all = all_probings();
     std::vector<std::vector<std::string>> answers(all.size());
     bool well = true;
     std::vector<child_task> tasks;
     for (std::size_t i = 0; i < all.size(); ++i) {
         child_task task;
-        task.work = [&of = all[i]] { make_all(of); };
+        task.work = &answers_job;
+        task.argument = std::to_string(i);
         task.done = [&, i](const child_end &end) {
             told_answers told = answers_of(all[i], end);
             well = ended_well(all[i], end, told.last) && well;

@@ -2,12 +2,10 @@
 // Consumer notification objects: one place to wait for several EVDs.
 #include "harness/support.hpp"
 
+#include "harness/descriptors.hpp"
+
 #include <algorithm>
 #include <csignal>
-#include <poll.h>
-#include <pthread.h>
-#include <sys/epoll.h>
-#include <unistd.h>
 
 namespace conformance {
 namespace {
@@ -364,7 +362,9 @@ TEST_CASE("CNO-17: a completion that came before the CNO was attached triggers i
 TEST_CASE("CNO-18: a signal ends a wait with INTERRUPTED_CALL, bare" *
           hint("restart the wait after EINTR, or set the error class on INTERRUPTED_CALL"))
 {
-    catch_signal();
+    if (!waits_are_interrupted)
+        NOT_CLAIMED("interrupted waits: this system has no signals");
+    catch_signal(signal_kind::interrupting);
     adapter ia;
     const DAT_CNO_HANDLE cno = make_cno(ia);
     const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_SOFTWARE_FLAG, 8, cno);
@@ -416,11 +416,7 @@ struct polled {
         MUST(dat_evd_post_se(evd, &event));
     }
     void take_event() const { (void)next_event(evd, DAT_SOFTWARE_EVENT); }
-    bool readable(milliseconds time = milliseconds(0)) const
-    {
-        pollfd asked{fd, POLLIN, 0};
-        return ::poll(&asked, 1, static_cast<int>(time.count())) == 1;
-    }
+    bool readable(milliseconds time = milliseconds(0)) const { return is_readable(fd, time); }
 
     decltype(dat_cno_trigger) *trigger;
     DAT_FD fd = -1;
@@ -456,14 +452,11 @@ TEST_CASE("CNO-21: epoll_wait wakes for an event that arrives during it" * needs
     polled on(ia);
     if (on.cno == DAT_HANDLE_NULL)
         NOT_CLAIMED("descriptors for CNOs");
-    const int epoll = ::epoll_create1(EPOLL_CLOEXEC);
-    epoll_event wanted{EPOLLIN, {}};
-    CHECK(::epoll_ctl(epoll, EPOLL_CTL_ADD, on.fd, &wanted) == 0);
+    const descriptor_set all;
+    CHECK(all.add(on.fd));
     for (int round = 0; round < 20; ++round) {
         int woken = 0;
-        epoll_event found{};
-        helper_thread sleeper(
-            [&] { woken = ::epoll_wait(epoll, &found, 1, static_cast<int>(patience.count())); });
+        helper_thread sleeper([&] { woken = all.wait(patience); });
         sleeper.await_asleep();
         on.post();
         sleeper.join();
@@ -472,7 +465,6 @@ TEST_CASE("CNO-21: epoll_wait wakes for an event that arrives during it" * needs
         CHECK(same_code(on.trigger(on.cno, &by), success));
         on.take_event();
     }
-    ::close(epoll);
 }
 
 TEST_CASE("CNO-22: an EVD that changes its CNO while events flow loses no trigger" *
@@ -680,15 +672,17 @@ TEST_CASE("CNO-28: a cancelled waiter leaves its CNO as if it had not waited" *
           hint("count the waiter for ever, keep a lock, or give it the trigger that is meant for "
                "another"))
 {
+    if (!threads_are_cancelled)
+        NOT_CLAIMED("cancelled threads: this system has none");
     if (instrumented())
         NOT_CLAIMED("cancelled threads: sanitizers lose sight of a stack that unwinds in C");
-    for (const int type : cancel_types) {
-        CAPTURE(type);
+    for (const cancel_type type : cancel_types) {
+        CAPTURE(static_cast<int>(type));
         adapter ia;
         const DAT_CNO_HANDLE cno = make_cno(ia);
         const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_SOFTWARE_FLAG | DAT_EVD_DTO_FLAG, 8, cno);
         helper_thread waiting([&] {
-            (void)::pthread_setcanceltype(type, nullptr);
+            accept_cancellation(type);
             for (DAT_EVD_HANDLE by = DAT_HANDLE_NULL;;)
                 (void)dat_cno_wait(cno, DAT_TIMEOUT_INFINITE, &by);
         });
@@ -733,7 +727,9 @@ TEST_CASE("CNO-29: an agent that is set again is called for an event that arrive
 TEST_CASE("CNO-30: events that an interrupted waiter of the EVD leaves behind trigger the CNO" *
           hint("trust a waiter to know of them: with INTERRUPTED_CALL, nmore is undefined"))
 {
-    catch_signal();
+    if (!waits_are_interrupted)
+        NOT_CLAIMED("interrupted waits: this system has no signals");
+    catch_signal(signal_kind::interrupting);
     adapter ia;
     const DAT_CNO_HANDLE cno = make_cno(ia);
     const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_SOFTWARE_FLAG, 8, cno);
@@ -1084,15 +1080,15 @@ TEST_CASE("CNO-50: a wait goes on after a signal whose handler has SA_RESTART, w
           hint("end every wait after EINTR, restart the clock, or hold the handler back until the "
                "wait has ended"))
 {
-    catch_signal(SIGUSR2, SA_RESTART);
+    catch_signal(signal_kind::restarting);
     adapter ia;
     const DAT_CNO_HANDLE cno = make_cno(ia);
     const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_SOFTWARE_FLAG, 8, cno);
     for (const DAT_TIMEOUT timeout : {microseconds(patience), DAT_TIMEOUT_INFINITE}) {
         cno_waiter first(cno, timeout);
         cno_waiter second(cno, timeout); // waiters of a CNO may sleep in different ways
-        CHECK(outlives_signals(first.thread, SIGUSR2));
-        CHECK(outlives_signals(second.thread, SIGUSR2));
+        CHECK(outlives_signals(first.thread));
+        CHECK(outlives_signals(second.thread));
         (void)becomes_true([&] {
             (void)post_software(evd);
             (void)drain(evd, milliseconds(1));
@@ -1106,7 +1102,7 @@ TEST_CASE("CNO-50: a wait goes on after a signal whose handler has SA_RESTART, w
     }
     const auto began = std::chrono::steady_clock::now();
     cno_waiter timed(cno, microseconds(3 * a_while));
-    CHECK(ends_despite_signals(timed.thread, SIGUSR2));
+    CHECK(ends_despite_signals(timed.thread));
     if (!timed.thread.finished())
         MUST(post_software(evd));
     timed.thread.join();
@@ -1117,14 +1113,16 @@ TEST_CASE("CNO-50: a wait goes on after a signal whose handler has SA_RESTART, w
 TEST_CASE("CNO-51: of handlers with and without SA_RESTART, the one that ran decides about a wait" *
           hint("go by what handlers there are: end each wait, or none, when there are both kinds"))
 {
-    catch_signal();
-    catch_signal(SIGUSR2, SA_RESTART);
+    if (!waits_are_interrupted)
+        NOT_CLAIMED("interrupted waits: this system has no signals");
+    catch_signal(signal_kind::interrupting);
+    catch_signal(signal_kind::restarting);
     adapter ia;
     const DAT_CNO_HANDLE cno = make_cno(ia);
     const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_SOFTWARE_FLAG, 8, cno);
     for (const DAT_TIMEOUT timeout : {microseconds(patience), DAT_TIMEOUT_INFINITE}) {
         cno_waiter w(cno, timeout);
-        CHECK(outlives_signals(w.thread, SIGUSR2));
+        CHECK(outlives_signals(w.thread));
         if (!w.thread.finished())
             CHECK(ends_by_signal(w.thread));
         if (!w.thread.finished())

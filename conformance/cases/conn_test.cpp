@@ -2,13 +2,13 @@
 // Connections: coming up, being refused, going down, and coming up again.
 #include "harness/support.hpp"
 
+#include "harness/holdings.hpp"
+
 #include "harness/peer.hpp"
 
 #include <algorithm>
 #include <map>
 #include <memory>
-#include <netinet/in.h>
-#include <sys/resource.h>
 
 namespace conformance {
 namespace {
@@ -699,11 +699,7 @@ private:
 int burst_size(const adapter &ia)
 {
     const int wanted = the_settings().long_rounds ? 5000 : 400;
-    rlimit files{};
-    ::getrlimit(RLIMIT_NOFILE, &files);
-    files.rlim_cur = files.rlim_max;
-    (void)::setrlimit(RLIMIT_NOFILE, &files);
-    const auto most = std::min<rlim_t>(files.rlim_cur / 3, 100'000);
+    const auto most = std::min<std::size_t>(open_all_descriptors() / 3, 100'000);
     return std::min(
         {wanted, static_cast<int>(most), ia.attr.max_eps / 2, ia.attr.max_evd_qlen / 2 - 2});
 }

@@ -2,6 +2,7 @@
 // The registry of a process of its own: its reading of a dat.conf written for it, and its answers
 // when the process ends.
 #include "harness/support.hpp"
+#include "program/system.hpp"
 
 #include "harness/peer.hpp"
 
@@ -114,16 +115,16 @@ public:
     {
         if (const char *before = std::getenv(name); before != nullptr)
             before_ = before;
-        ::setenv(name, value.c_str(), 1);
+        program::set_variable(name, value);
     }
     variable(const variable &) = delete;
     variable &operator=(const variable &) = delete;
     ~variable()
     {
         if (before_)
-            ::setenv(name_, before_->c_str(), 1);
+            program::set_variable(name_, *before_);
         else
-            ::unsetenv(name_);
+            program::unset_variable(name_);
     }
 
 private:
@@ -253,7 +254,7 @@ struct last_answers {
 peer_link *to_tell = nullptr;
 
 /// What the registry answers when it was torn down.
-ssize_t ask_once_more(void *, const char *, std::size_t)
+void ask_once_more()
 {
     last_answers made{};
     DAT_COUNT number = 0;
@@ -268,20 +269,16 @@ ssize_t ask_once_more(void *, const char *, std::size_t)
     if (auto *add = optional_call<decltype(dat_registry_add_provider)>("dat_registry_add_provider"))
         made.added = add(&mine, &entry);
     to_tell->send(made);
-    ::_exit(0);
+    std::_Exit(0);
 }
 
-/// The C library flushes its streams when the destructors of all libraries have run.
 int latecomer(peer_link &link)
 {
     to_tell = &link;
     {
         const adapter ia; // leaves something to be torn down
     }
-    std::FILE *stream = ::fopencookie(nullptr, "w", {nullptr, ask_once_more, nullptr, nullptr});
-    if (stream == nullptr || std::fputs("flushed at the end", stream) < 0)
-        return 1;
-    std::exit(6);
+    exit_with_last_words(ask_once_more);
 }
 const role latecomer_role("latecomer", latecomer);
 

@@ -8,7 +8,6 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
-#include <netinet/in.h>
 #include <optional>
 #include <set>
 #include <vector>

@@ -4,7 +4,6 @@
 
 #include <csignal>
 #include <memory>
-#include <pthread.h>
 #include <utility>
 
 namespace conformance {
@@ -506,7 +505,9 @@ TEST_CASE(
     "EVD-20: a signal ends a wait with INTERRUPTED_CALL, bare, and takes no event" *
     hint("restart the wait after EINTR, set the error class, or take an event that is then lost"))
 {
-    catch_signal();
+    if (!waits_are_interrupted)
+        NOT_CLAIMED("interrupted waits: this system has no signals");
+    catch_signal(signal_kind::interrupting);
     adapter ia;
     for (unsigned flags : both_kinds) {
         const DAT_EVD_HANDLE evd = make_evd(ia, flags);
@@ -1093,7 +1094,9 @@ TEST_CASE("EVD-35: on one EVD, ESTABLISHED comes before the connection's message
 TEST_CASE("EVD-36: a signal leaves the events where they are, and nmore says how many" *
           hint("leave nmore unset, or lose what was counted for the threshold"))
 {
-    catch_signal();
+    if (!waits_are_interrupted)
+        NOT_CLAIMED("interrupted waits: this system has no signals");
+    catch_signal(signal_kind::interrupting);
     adapter ia;
     for (unsigned flags : both_kinds) {
         const DAT_EVD_HANDLE evd = make_evd(ia, flags);
@@ -1208,20 +1211,22 @@ TEST_CASE("EVD-39: a cancelled waiter leaves its EVD as if it had not waited" *
           hint("keep the waiter's mark, or a lock, when pthread_cancel ends the thread that waits; "
                "or sleep where it cannot be cancelled"))
 {
+    if (!threads_are_cancelled)
+        NOT_CLAIMED("cancelled threads: this system has none");
     if (instrumented())
         NOT_CLAIMED("cancelled threads: sanitizers lose sight of a stack that unwinds in C");
-    for (const int type : cancel_types)
+    for (const cancel_type type : cancel_types)
         for (unsigned flags :
              {DAT_EVD_SOFTWARE_FLAG | 0u, DAT_EVD_SOFTWARE_FLAG | DAT_EVD_DTO_FLAG | 0u,
               DAT_EVD_DTO_FLAG | 0u, DAT_EVD_CR_FLAG | 0u}) {
-            CAPTURE(type);
+            CAPTURE(static_cast<int>(type));
             CAPTURE(flags);
             adapter ia;
             const DAT_EVD_HANDLE evd = make_evd(ia, flags);
             helper_thread waiting([&] {
                 DAT_EVENT event{};
                 DAT_COUNT more = 0;
-                (void)::pthread_setcanceltype(type, nullptr);
+                accept_cancellation(type);
                 for (;;)
                     (void)dat_evd_wait(evd, DAT_TIMEOUT_INFINITE, 1, &event, &more);
             });
@@ -1241,6 +1246,8 @@ TEST_CASE("EVD-39: a cancelled waiter leaves its EVD as if it had not waited" *
 TEST_CASE("EVD-40: a waiter that is cancelled while messages come loses none of them" *
           hint("take a completion for a waiter that does not return"))
 {
+    if (!threads_are_cancelled)
+        NOT_CLAIMED("cancelled threads: this system has none");
     if (instrumented())
         NOT_CLAIMED("cancelled threads: sanitizers lose sight of a stack that unwinds in C");
     adapter ia;
@@ -1337,7 +1344,7 @@ TEST_CASE("EVD-59: a wait goes on after a signal whose handler has SA_RESTART, w
           hint("end every wait after EINTR, restart the clock, or hold the handler back until the "
                "wait has ended"))
 {
-    catch_signal(SIGUSR2, SA_RESTART);
+    catch_signal(signal_kind::restarting);
     adapter ia;
     for (unsigned flags : both_kinds) {
         const DAT_EVD_HANDLE evd = make_evd(ia, flags);
@@ -1347,7 +1354,7 @@ TEST_CASE("EVD-59: a wait goes on after a signal whose handler has SA_RESTART, w
                 waiter w(evd, threshold, timeout);
                 if (threshold == 2)
                     MUST(post_software(evd, 1));
-                CHECK(outlives_signals(w.thread, SIGUSR2));
+                CHECK(outlives_signals(w.thread));
                 for (DAT_COUNT i = 0; i < threshold; ++i)
                     MUST(post_software(evd, 1));
                 w.thread.join();
@@ -1356,7 +1363,7 @@ TEST_CASE("EVD-59: a wait goes on after a signal whose handler has SA_RESTART, w
             }
         const auto began = std::chrono::steady_clock::now();
         waiter timed(evd, 1, microseconds(3 * a_while));
-        CHECK(ends_despite_signals(timed.thread, SIGUSR2));
+        CHECK(ends_despite_signals(timed.thread));
         if (!timed.thread.finished())
             MUST(post_software(evd, 1));
         timed.thread.join();
@@ -1368,14 +1375,16 @@ TEST_CASE("EVD-59: a wait goes on after a signal whose handler has SA_RESTART, w
 TEST_CASE("EVD-60: of handlers with and without SA_RESTART, the one that ran decides about a wait" *
           hint("go by what handlers there are: end each wait, or none, when there are both kinds"))
 {
-    catch_signal();
-    catch_signal(SIGUSR2, SA_RESTART);
+    if (!waits_are_interrupted)
+        NOT_CLAIMED("interrupted waits: this system has no signals");
+    catch_signal(signal_kind::interrupting);
+    catch_signal(signal_kind::restarting);
     adapter ia;
     for (unsigned flags : both_kinds) {
         const DAT_EVD_HANDLE evd = make_evd(ia, flags);
         for (const DAT_TIMEOUT timeout : {microseconds(patience), DAT_TIMEOUT_INFINITE}) {
             waiter w(evd, 1, timeout);
-            CHECK(outlives_signals(w.thread, SIGUSR2));
+            CHECK(outlives_signals(w.thread));
             if (!w.thread.finished())
                 CHECK(ends_by_signal(w.thread));
             if (!w.thread.finished())

@@ -2,6 +2,8 @@
 // The IB extension: RDMA writes with immediate data, and atomics.
 #include "harness/support.hpp"
 
+#include "program/system.hpp"
+
 #include <dat2/dat_ib_extensions.h>
 
 #include <cstdio>
@@ -559,7 +561,7 @@ TEST_CASE("EXT-16: a window opens its part to atomics only if it was bound with 
 TEST_CASE("EXT-17: counters tell what was done since they were reset, or are NOT_IMPLEMENTED" *
           needs("extensions counters") * hint("count other calls, or reset while they are read"))
 {
-    (void)::setenv("DAPL_COUNTERS", "1", 1); // some count when asked to
+    program::set_variable("DAPL_COUNTERS", "1"); // some count when asked to
     adapter ia;
     if (ia.attr.extension_supported != DAT_EXTENSION_IB)
         NOT_CLAIMED("the InfiniBand extension");
@@ -629,7 +631,7 @@ TEST_CASE("EXT-18: the device counts an access that was refused, once on each si
           needs("extensions counters device_counters") *
           hint("count nothing, count it in each query again, or lose it with the queue pair"))
 {
-    (void)::setenv("DAPL_COUNTERS", "1", 1);
+    program::set_variable("DAPL_COUNTERS", "1");
     adapter ia;
     adapter other;
     if (ia.attr.extension_supported != DAT_EXTENSION_IB)
@@ -658,7 +660,7 @@ TEST_CASE("EXT-24: the device's counters stand still while their group is stoppe
           needs("extensions counters device_counters") *
           hint("stop the other group, or add at a start what was counted before it"))
 {
-    (void)::setenv("DAPL_COUNTERS", "1", 1);
+    program::set_variable("DAPL_COUNTERS", "1");
     adapter ia;
     adapter other;
     if (ia.attr.extension_supported != DAT_EXTENSION_IB)
@@ -744,7 +746,7 @@ DAT_RMR_CONTEXT open_window(const test_endpoint &of, DAT_RMR_HANDLE &window)
 TEST_CASE("EXT-20: an endpoint counts what it received, with its bytes, and not what was flushed" *
           needs("extensions counters") * hint("count posts only, or every completion"))
 {
-    (void)::setenv("DAPL_COUNTERS", "1", 1);
+    program::set_variable("DAPL_COUNTERS", "1");
     adapter ia;
     connected_pair pair(ia);
     DAT_HANDLE to = pair.passive.ep;
@@ -774,7 +776,7 @@ TEST_CASE("EXT-21: a message that invalidates an RMR counts as others, where it 
           needs("extensions counters rmr_bind send_with_invalidate") *
           hint("leave out calls and operations that came later"))
 {
-    (void)::setenv("DAPL_COUNTERS", "1", 1);
+    program::set_variable("DAPL_COUNTERS", "1");
     adapter ia;
     connected_pair pair(ia);
     test_endpoint &own = pair.passive;
@@ -804,7 +806,7 @@ TEST_CASE("EXT-23: a read to what an RMR context names counts as others, with it
           needs("extensions counters rmr_bind rdma_read_to_rmr") *
           hint("leave out calls that came later"))
 {
-    (void)::setenv("DAPL_COUNTERS", "1", 1);
+    program::set_variable("DAPL_COUNTERS", "1");
     adapter ia;
     connected_pair pair(ia);
     test_endpoint &own = pair.active;
@@ -862,7 +864,7 @@ TEST_CASE("EXT-22: what a device counts of a connection is printed with its endp
           needs("extensions counters qp_counters") *
           hint("print the numbers of another endpoint, or those of the whole device"))
 {
-    (void)::setenv("DAPL_COUNTERS", "1", 1);
+    program::set_variable("DAPL_COUNTERS", "1");
     adapter ia;
     connected_pair pair(ia);
     connected_pair idle(ia);

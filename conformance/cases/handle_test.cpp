@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <iterator>
 #include <map>
-#include <netinet/in.h>
 
 namespace conformance {
 namespace {

@@ -2,10 +2,11 @@
 // Interface adapters: opening, attributes, closing.
 #include "harness/support.hpp"
 
+#include "harness/pages.hpp"
+#include "program/sockets.hpp"
+#include "program/system.hpp"
+
 #include <cstdio>
-#include <netinet/in.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 namespace conformance {
 namespace {
@@ -596,11 +597,10 @@ TEST_CASE("IA-26: the memory types that the provider names are those that it reg
     DAT_REGION_DESCRIPTION of_region{};
     of_region.for_lmr_handle = source.lmr;
     char cookie[DAT_LMR_COOKIE_SIZE] = {};
-    std::snprintf(cookie, sizeof cookie, "IA-26 of process %d", ::getpid());
+    std::snprintf(cookie, sizeof cookie, "IA-26 of process %d", program::process_id());
     DAT_REGION_DESCRIPTION shared{};
-    shared.for_shared_memory.virtual_address =
-        ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    REQUIRE(shared.for_shared_memory.virtual_address != MAP_FAILED);
+    const pages of_all(1, page_kind::shared);
+    shared.for_shared_memory.virtual_address = of_all.at;
     shared.for_shared_memory.shared_memory_id = &cookie;
     for (const kind &each :
          {kind{DAT_MEM_TYPE_VIRTUAL, virtual_memory}, kind{DAT_MEM_TYPE_LMR, of_region},
@@ -759,11 +759,9 @@ TEST_CASE("IA-32: the address of an adapter is one of this host's, and always th
         CHECK(v4.sin_addr.s_addr != INADDR_ANY);
     else
         CHECK(!IN6_IS_ADDR_UNSPECIFIED(&v6.sin6_addr));
-    const int fd = ::socket(told->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    REQUIRE(fd >= 0); // only an address of this host can be bound to
-    CHECK(::bind(fd, reinterpret_cast<const sockaddr *>(&address), static_cast<socklen_t>(size)) ==
-          0);
-    ::close(fd);
+    const program::socket here = program::socket::open(told->sa_family, SOCK_DGRAM);
+    REQUIRE(here.is_open()); // only an address of this host can be bound to
+    CHECK(here.bind(reinterpret_cast<const sockaddr *>(&address), size));
     const adapter again;
     CHECK(std::memcmp(again.address(), told, size) == 0);
 }

@@ -7,32 +7,14 @@
 #include "harness/peer.hpp"
 
 #include <algorithm>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <dlfcn.h>
-#include <filesystem>
-#include <fstream>
 #include <set>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 namespace conformance {
 namespace {
 
 // ------------------------------------------------------------------------- what a process holds
-
-std::set<std::string> mapped_libraries()
-{
-    std::set<std::string> names;
-    std::ifstream maps("/proc/self/maps");
-    for (std::string line; std::getline(maps, line);)
-        if (const auto at = line.find('/');
-            at != std::string::npos && line.find(".so") != std::string::npos)
-            names.insert(line.substr(at));
-    return names;
-}
 
 /// A whole life: open, connect, move data, close, abruptly or after everything was freed.
 void live_once(bool graceful)
@@ -116,7 +98,7 @@ const role flood_role("flood", flood);
 /// Tells how many descriptors it was started with, and stays.
 int heir(peer_link &link)
 {
-    link.send(entries_in("/proc/self/fd"));
+    link.send(what_we_hold().descriptors);
     (void)link.receive<char>();
     return 0;
 }
@@ -401,25 +383,20 @@ TEST_CASE("LIFE-09: an open adapter has no more after 200 connections than after
 TEST_CASE("LIFE-10: a forked child that exits does no damage" *
           hint("close the parent's connections in an exit handler of the child"))
 {
+    if (!processes_are_copied)
+        NOT_CLAIMED("copied processes: this system has no fork");
     for (bool normally : {true, false}) {
         CAPTURE(normally);
         adapter ia;
         connected_pair pair(ia);
         move_data(pair.active, pair.passive);
-        std::fflush(nullptr);
-        const pid_t child = ::fork();
-        if (child == 0) {
+        const int status = status_of_copy([normally] {
             if (normally)
                 std::exit(0); // runs what a library does at the end
-            ::_exit(0);
-        }
-        const int status = await_child(child);
+            return 0;
+        });
         if (!instrumented())
             CHECK(status == 0);
-        if (status == -1) {
-            ::kill(child, SIGKILL);
-            ::waitpid(child, nullptr, 0);
-        }
         move_data(pair.active, pair.passive, 2);
         move_data(pair.passive, pair.active, 3);
         MUST(pair.active.disconnect(DAT_CLOSE_GRACEFUL_FLAG));
@@ -431,27 +408,22 @@ TEST_CASE("LIFE-24: a forked child that closes what it has inherited does no dam
           hint("stop threads, remove descriptors or end connections of the parent in the child, "
                "which has the memory and the descriptors but no threads"))
 {
+    if (!processes_are_copied)
+        NOT_CLAIMED("copied processes: this system has no fork");
     adapter ia;
     connected_pair pair(ia);
     listener at(ia);
     move_data(pair.active, pair.passive);
-    std::this_thread::sleep_for(a_while); // no thread holds a lock that the child inherits
-    std::fflush(nullptr);
-    const pid_t child = ::fork();
-    if (child == 0) { // ends its objects like an exit handler of the program
+    std::this_thread::sleep_for(a_while);   // no thread holds a lock that the child inherits
+    const int status = status_of_copy([&] { // ends its objects like an exit handler of the program
         at.free();
         (void)pair.active.free_ep();
         (void)dat_evd_free(pair.active.recv_evd);
         (void)ia.close(DAT_CLOSE_ABRUPT_FLAG);
-        ::_exit(0);
-    }
-    const int status = await_child(child);
+        return 0;
+    });
     if (status != 0 && !instrumented())
         FAIL_CHECK("the child does not end: it waits for threads that it has not, or crashes");
-    if (status == -1) {
-        ::kill(child, SIGKILL);
-        ::waitpid(child, nullptr, 0);
-    }
     test_endpoint from(ia);
     test_endpoint to(ia);
     MUST(from.connect(ia.address(), at.qualifier));
@@ -468,33 +440,13 @@ TEST_CASE("LIFE-24: a forked child that closes what it has inherited does no dam
 
 namespace {
 
-/// Whether another thread of this process runs, or would if a processor were free.
-bool another_runs()
-{
-    const std::string own = std::to_string(::gettid());
-    std::error_code gone; // threads that exit during it
-    for (const auto &each : std::filesystem::directory_iterator("/proc/self/task", gone)) {
-        std::string stat;
-        std::getline(std::ifstream(each.path() / "stat"), stat);
-        const std::size_t name_end = stat.rfind(')');
-        if (each.path().filename() != own && name_end != std::string::npos &&
-            stat.compare(name_end, 3, ") R") == 0)
-            return true;
-    }
-    return false;
-}
-
 void expect_rest()
 {
     constexpr int looks = 50;
     int least = looks;
     for (int round = 0; round < 5 && least >= looks / 5; ++round) {
-        int seen = 0; // allows for earlier work that has to end first
-        for (int i = 0; i < looks; ++i) {
-            std::this_thread::sleep_for(milliseconds(5));
-            seen += another_runs() ? 1 : 0;
-        }
-        least = std::min(least, seen);
+        // Repeated: earlier work may have to end first.
+        least = std::min(least, looks_with_running_threads(looks, milliseconds(5)));
     }
     if (least >= looks / 5)
         FAIL_CHECK("a thread of the provider runs in ", least, " of ", looks,
@@ -518,21 +470,14 @@ TEST_CASE("LIFE-27: a forked child posts nothing on what it has inherited" *
           hint("send in the child what the parent's peer then takes for the parent's next message; "
                "with encryption both are sealed with the same key and number"))
 {
+    if (!processes_are_copied)
+        NOT_CLAIMED("copied processes: this system has no fork");
     adapter ia;
     connected_pair pair(ia);
     move_data(pair.active, pair.passive);
     std::this_thread::sleep_for(a_while); // no thread holds a lock that the child inherits
-    std::fflush(nullptr);
-    const pid_t child = ::fork();
-    if (child == 0) {
-        const bool refused = pair.active.send(0, 8, 99) != DAT_SUCCESS;
-        ::_exit(refused ? 0 : 1);
-    }
-    const int status = await_child(child);
-    if (status == -1) {
-        ::kill(child, SIGKILL);
-        ::waitpid(child, nullptr, 0);
-    }
+    const int status =
+        status_of_copy([&] { return pair.active.send(0, 8, 99) != DAT_SUCCESS ? 0 : 1; });
     if (status != 0 && !instrumented())
         FAIL_CHECK("the child's post is not refused, or does not return");
     move_data(pair.active, pair.passive, 2);
@@ -757,10 +702,7 @@ TEST_CASE(
     "LIFE-18: 500 endpoints on one adapter connect to 500 of another, move data and close" *
     hint("use a descriptor or a thread for each endpoint, or search lists that grow with them"))
 {
-    rlimit limit{};
-    ::getrlimit(RLIMIT_NOFILE, &limit);
-    limit.rlim_cur = limit.rlim_max;
-    ::setrlimit(RLIMIT_NOFILE, &limit);
+    (void)open_all_descriptors();
     allow_seconds(300);
 
     constexpr std::size_t number = 500;
@@ -871,23 +813,12 @@ TEST_CASE("LIFE-20: a provider that sent waiters home vanishes when it was opene
 
 namespace {
 
-std::atomic<bool> in_handler{false};
-std::atomic<bool> handler_returns{false};
-
-void stay_in_handler(int)
-{
-    in_handler = true;
-    while (!handler_returns)
-        ::usleep(1000);
-}
-
 enum class wait_in { dto_evd, connection_evd, cno };
 
-/// Closes an adapter below a waiter that is held up in a signal handler, and a waiter that is not.
-/// Null, or the failure as text.
+/// Closes an adapter below a waiter that is held up, by a signal handler where there are any, and a
+/// waiter that is not. Null, or the failure as text.
 const char *close_past_waiter(wait_in what)
 {
-    in_handler = handler_returns = false;
     adapter ia;
     const DAT_CNO_HANDLE cno = make_cno(ia);
     const DAT_EVD_HANDLE evd = make_evd(
@@ -908,12 +839,11 @@ const char *close_past_waiter(wait_in what)
         (void)dat_evd_wait(later, DAT_TIMEOUT_INFINITE, 1, &event, &more);
     });
     other.await_asleep();
-    (void)::pthread_kill(waiter.native(), SIGUSR2);
-    if (!becomes_true([] { return in_handler.load(); }))
-        return "the signal is not delivered";
+    if (!waiter.hold_up())
+        return "the waiter cannot be held up";
     const DAT_RETURN closed = ia.close(DAT_CLOSE_ABRUPT_FLAG);
     const bool other_left = becomes_true([&] { return other.finished(); });
-    handler_returns = true;
+    waiter.let_go();
     if (closed != DAT_SUCCESS)
         return "the close fails";
     if (!other_left)
@@ -924,10 +854,8 @@ const char *close_past_waiter(wait_in what)
 }
 
 /// What such a waiter may still use stays open: that is for a process of its own.
-int close_past_waiters()
+int close_past_waiters(peer_link &)
 {
-    this_is_a_peer();
-    (void)std::signal(SIGUSR2, stay_in_handler);
     for (const wait_in what : {wait_in::dto_evd, wait_in::connection_evd, wait_in::cno})
         if (const char *wrong = close_past_waiter(what); wrong != nullptr) {
             std::fprintf(stderr, "%s (%d)\n", wrong, static_cast<int>(what));
@@ -938,6 +866,7 @@ int close_past_waiters()
     move_data(pair.active, pair.passive);
     return 0;
 }
+const role close_past_waiters_role("close-past-waiters", close_past_waiters);
 
 } // namespace
 
@@ -946,16 +875,8 @@ TEST_CASE(
     hint("wait without a bound for a thread that is held up in a signal handler, or free what "
          "it still uses"))
 {
-    const pid_t child = ::fork();
-    if (child == 0)
-        ::_exit(close_past_waiters());
-    const int status = await_child(child);
-    decline_with_peer(status);
-    CHECK(status == 0);
-    if (status == -1) {
-        ::kill(child, SIGKILL);
-        ::waitpid(child, nullptr, 0);
-    }
+    peer_process peer("close-past-waiters");
+    CHECK(peer.await_exit() == 0);
 }
 
 } // namespace conformance

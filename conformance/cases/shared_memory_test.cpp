@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Regions of memory that processes share, by a cookie that both know.
+#include "harness/pages.hpp"
 #include "harness/peer.hpp"
 #include "harness/support.hpp"
 
-#include <cstdlib>
-#include <fcntl.h>
 #include <random>
-#include <sys/mman.h>
-#include <unistd.h>
 
 namespace conformance {
 namespace {
 
-constexpr std::size_t shared_bytes = 16384;
+constexpr std::size_t shared_bytes = shared_pages::bytes;
 
 using cookie_bytes = char[DAT_LMR_COOKIE_SIZE];
 
@@ -25,44 +22,6 @@ struct fresh_cookie {
             byte = static_cast<char>(random());
     }
     cookie_bytes bytes;
-};
-
-/// Memory that other processes can map by its name.
-class shared_mapping {
-public:
-    shared_mapping()
-    {
-        const int file = ::mkstemp(name);
-        if (file < 0 || ::ftruncate(file, shared_bytes) != 0)
-            GIVE_UP("no file to share");
-        map(file);
-    }
-    explicit shared_mapping(const char *other)
-    {
-        std::strncpy(name, other, sizeof name - 1);
-        map(::open(name, O_RDWR | O_CLOEXEC));
-        ::unlink(name); // both have it
-    }
-    shared_mapping(const shared_mapping &) = delete;
-    shared_mapping &operator=(const shared_mapping &) = delete;
-    ~shared_mapping()
-    {
-        ::unlink(name);
-        ::munmap(at, shared_bytes);
-    }
-
-    char name[40] = "/tmp/dapl-conformance-XXXXXX";
-    std::uint8_t *at = nullptr;
-
-private:
-    void map(int file)
-    {
-        void *there = ::mmap(nullptr, shared_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-        ::close(file);
-        if (there == MAP_FAILED)
-            GIVE_UP("no shared memory");
-        at = static_cast<std::uint8_t *>(there);
-    }
 };
 
 DEVICE_MEMORY void fill_shared(std::uint8_t *at, std::uint8_t value)
@@ -148,7 +107,7 @@ struct introduction {
 int sharer(peer_link &link)
 {
     adapter ia;
-    const shared_mapping memory(link.receive<introduction>().file);
+    const shared_pages memory(link.receive<introduction>().file);
     std::unique_ptr<connected_pair> pair;
     std::unique_ptr<sharing> mine;
     for (;;) {
@@ -173,7 +132,7 @@ const role sharer_role("sharer", sharer);
 /// The other process.
 class companion {
 public:
-    explicit companion(const shared_mapping &memory) : peer("sharer")
+    explicit companion(const shared_pages &memory) : peer("sharer")
     {
         introduction of{};
         std::memcpy(of.file, memory.name, sizeof of.file);
@@ -199,10 +158,13 @@ private:
     }
 };
 
-void claim_needed(const adapter &ia)
+/// Whether the case ends here, as not claimed.
+bool lacks_sharing(const adapter &ia)
 {
-    if ((ia.provider.lmr_mem_types_supported & DAT_MEM_TYPE_SHARED_VIRTUAL) == 0)
-        NOT_CLAIMED("shared memory regions"); // MEM-04 has the refusal
+    if ((ia.provider.lmr_mem_types_supported & DAT_MEM_TYPE_SHARED_VIRTUAL) != 0)
+        return false;
+    tell_not_claimed("shared memory regions"); // MEM-04 has the refusal
+    return true;
 }
 
 } // namespace
@@ -211,8 +173,9 @@ TEST_CASE("MEM-26: processes share memory by a cookie, and each moves data throu
           hint("take the cookie for the address, or the region of one process for the other's"))
 {
     adapter ia;
-    claim_needed(ia);
-    const shared_mapping memory;
+    if (lacks_sharing(ia))
+        return;
+    const shared_pages memory;
     const fresh_cookie cookie;
     connected_pair pair(ia);
     sharing mine(ia, pair.passive.pz, memory.at, cookie.bytes);
@@ -236,8 +199,9 @@ TEST_CASE("MEM-27: query tells of shared memory what it was registered with" *
           hint("keep the consumer's pointer to the cookie, which is gone by then"))
 {
     adapter ia;
-    claim_needed(ia);
-    const shared_mapping memory;
+    if (lacks_sharing(ia))
+        return;
+    const shared_pages memory;
     const fresh_cookie cookie;
     sharing mine(ia, make_pz(ia), memory.at, cookie.bytes);
     MUST(mine.create(4096));
@@ -263,8 +227,9 @@ TEST_CASE("MEM-28: a cookie stands for one length, until the last region with it
           hint("forget a cookie with its first region, or with the first of two processes"))
 {
     adapter ia;
-    claim_needed(ia);
-    const shared_mapping memory;
+    if (lacks_sharing(ia))
+        return;
+    const shared_pages memory;
     const fresh_cookie cookie;
     sharing mine(ia, make_pz(ia), memory.at, cookie.bytes);
     sharing again(ia, mine.pz, memory.at, cookie.bytes);
@@ -290,8 +255,9 @@ TEST_CASE("MEM-29: a process that is killed leaves its cookies to the living" *
           hint("count regions, where only a process that lives takes its own off"))
 {
     adapter ia;
-    claim_needed(ia);
-    const shared_mapping memory;
+    if (lacks_sharing(ia))
+        return;
+    const shared_pages memory;
     const fresh_cookie theirs;
     const fresh_cookie both;
     sharing mine(ia, make_pz(ia), memory.at, both.bytes);
@@ -305,7 +271,7 @@ TEST_CASE("MEM-29: a process that is killed leaves its cookies to the living" *
         other.peer.kill_hard();
     }
     CHECK(same_code(inherited.create(4096), DAT_SUCCESS));
-    const shared_mapping next;
+    const shared_pages next;
     companion later(next);
     CHECK(same_code(later.share(both, 4096), error(DAT_LENGTH_ERROR))); // mine is not lost
     CHECK(same_code(later.share(both, 8192), DAT_SUCCESS));
@@ -318,8 +284,9 @@ TEST_CASE("MEM-30: a shared region that is freed twice is taken off its cookie o
           hint("count a free that they refuse"))
 {
     adapter ia;
-    claim_needed(ia);
-    const shared_mapping memory;
+    if (lacks_sharing(ia))
+        return;
+    const shared_pages memory;
     const fresh_cookie cookie;
     sharing mine(ia, make_pz(ia), memory.at, cookie.bytes);
     sharing again(ia, mine.pz, memory.at, cookie.bytes);
@@ -339,8 +306,9 @@ TEST_CASE("MEM-31: a cookie is 40 bytes of any value, and has to be there" *
           hint("read it as text, up to the first zero, or through a null pointer"))
 {
     adapter ia;
-    claim_needed(ia);
-    const shared_mapping memory;
+    if (lacks_sharing(ia))
+        return;
+    const shared_pages memory;
     const fresh_cookie cookie;
     sharing mine(ia, make_pz(ia), memory.at, cookie.bytes);
     sharing like(ia, mine.pz, memory.at, cookie.bytes);
@@ -384,15 +352,12 @@ TEST_CASE("MEM-32: memory that the system does not share is not registered as sh
           hint("believe the consumer, whose processes then have a region each"))
 {
     adapter ia;
-    claim_needed(ia);
+    if (lacks_sharing(ia))
+        return;
     const fresh_cookie cookie;
-    const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-    auto *at = static_cast<std::uint8_t *>(
-        ::mmap(nullptr, 4 * page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
-    REQUIRE(at != MAP_FAILED);
-    REQUIRE(::mmap(at + 2 * page, page, PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED);
-    sharing mine(ia, make_pz(ia), at, cookie.bytes);
+    const auto page = page_size();
+    const pages some(4, page_kind::part_shared);
+    sharing mine(ia, make_pz(ia), some.at, cookie.bytes);
     const region usual(ia, mine.pz, 64);
     const DAT_RETURN not_shared = error(DAT_INVALID_STATE);
     CHECK(same_code(mine.create(4 * page), not_shared));
@@ -403,7 +368,6 @@ TEST_CASE("MEM-32: memory that the system does not share is not registered as sh
     std::vector<std::uint8_t> own(page);
     mine.where.for_shared_memory.virtual_address = own.data();
     CHECK(same_code(mine.create(page), not_shared));
-    ::munmap(at, 4 * page);
 }
 
 } // namespace conformance

@@ -2,10 +2,10 @@
 // Service points: public ones, and service points reserved for one endpoint.
 #include "harness/support.hpp"
 
+#include "program/sockets.hpp"
+
 #include "harness/peer.hpp"
 
-#include <netinet/in.h>
-#include <unistd.h>
 #include <utility>
 
 namespace conformance {
@@ -636,42 +636,40 @@ public:
     taken_ports(const adapter &ia, DAT_CONN_QUAL number)
         : stream_(bound(ia, SOCK_STREAM, number)), datagram_(bound(ia, SOCK_DGRAM, number))
     {
-        if (stream_ >= 0)
-            (void)::listen(stream_, 1);
+        if (stream_.is_open())
+            (void)stream_.listen();
     }
     taken_ports(const taken_ports &) = delete;
     taken_ports &operator=(const taken_ports &) = delete;
     ~taken_ports() { give_back(); }
 
-    bool both() const { return stream_ >= 0 && datagram_ >= 0; }
+    bool both() const { return stream_.is_open() && datagram_.is_open(); }
     void give_back()
     {
-        for (int *fd : {&stream_, &datagram_})
-            if (*fd >= 0)
-                ::close(std::exchange(*fd, -1));
+        stream_.close();
+        datagram_.close();
     }
 
 private:
-    static int bound(const adapter &ia, int type, DAT_CONN_QUAL number)
+    static program::socket bound(const adapter &ia, int type, DAT_CONN_QUAL number)
     {
         const int family = ia.address()->sa_family;
         const bool four = family == AF_INET;
         sockaddr_storage any{};
-        any.ss_family = static_cast<sa_family_t>(family);
+        reinterpret_cast<sockaddr &>(any).sa_family =
+            static_cast<decltype(sockaddr::sa_family)>(family);
         (four ? reinterpret_cast<sockaddr_in &>(any).sin_port
               : reinterpret_cast<sockaddr_in6 &>(any).sin6_port) =
             htons(static_cast<std::uint16_t>(number));
-        const int fd = ::socket(family, type | SOCK_CLOEXEC, 0);
-        if (fd >= 0 && ::bind(fd, reinterpret_cast<sockaddr *>(&any),
-                              four ? sizeof(sockaddr_in) : sizeof(sockaddr_in6)) != 0) {
-            ::close(fd);
-            return -1;
-        }
-        return fd;
+        program::socket made = program::socket::open(family, type);
+        if (made.is_open() && !made.bind(reinterpret_cast<const sockaddr *>(&any),
+                                         four ? sizeof(sockaddr_in) : sizeof(sockaddr_in6)))
+            made.close();
+        return made;
     }
 
-    int stream_;
-    int datagram_;
+    program::socket stream_;
+    program::socket datagram_;
 };
 
 } // namespace

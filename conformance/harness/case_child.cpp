@@ -9,7 +9,7 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
+#include <sstream>
 
 namespace conformance {
 namespace {
@@ -153,37 +153,37 @@ void judge_leaks(const belongings &before, const leeway &allowed)
 
 } // namespace
 
-belongings what_is_held()
+std::string case_argument(const rule &chosen, const leeway &allowed)
 {
-    belongings held;
-    std::error_code gone; // descriptors of the listing itself, and threads that exit during it
-    for (const auto &each : fs::directory_iterator("/proc/self/fd", gone)) {
-        const auto target = fs::read_symlink(each.path(), gone);
-        if (!gone && target.string().find("/proc/") != 0)
-            held.descriptors.push_back(target.string());
-    }
-    for (const auto &each : fs::directory_iterator("/proc/self/task", gone)) {
-        std::string name;
-        std::getline(std::ifstream(each.path() / "comm") >> std::ws, name);
-        held.threads.push_back(name);
-    }
-    return held;
+    return chosen.id + " " + std::to_string(allowed.descriptors) + " " +
+           std::to_string(allowed.threads);
 }
 
-void run_case(const rule &chosen, const leeway &allowed)
+namespace {
+
+void run_case(const std::string &argument)
 {
+    std::istringstream words(argument);
+    std::string id;
+    leeway allowed;
+    words >> id >> allowed.descriptors >> allowed.threads;
+    note_steps_in(static_cast<noted_step *>(program::shared_with_parent()));
     static telling_judge watching;
     set_judge(&watching);
     const belongings before = what_is_held();
     doctest::Context context;
     context.setOption("reporters", "telling");
-    context.setOption("test-case", (chosen.id + ": *").c_str());
+    context.setOption("test-case", (id + ": *").c_str());
     const bool passed = context.run() == 0;
     set_judge(nullptr);
     if (passed) // a case that broke off has left things as they were
         judge_leaks(before, allowed);
     tell_json({{"complete", true}});
 }
+
+} // namespace
+
+const program::job case_job("case", run_case);
 
 findings read_findings(const std::vector<std::string> &lines)
 {

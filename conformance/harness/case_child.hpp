@@ -3,6 +3,8 @@
 #pragma once
 
 #include "harness/catalogue.hpp"
+#include "harness/holdings.hpp"
+#include "program/child_process.hpp"
 
 #include <cstddef>
 #include <string>
@@ -10,21 +12,16 @@
 
 namespace conformance {
 
-/// Resources of a process that a case might leak, each by a readable name.
-struct belongings {
-    std::vector<std::string> descriptors;
-    std::vector<std::string> threads;
-};
-belongings what_is_held();
-
 /// Resources that remain after the adapter was opened once, because a library keeps them.
 struct leeway {
     std::size_t descriptors = 0;
     std::size_t threads = 0;
 };
 
-/// Runs the case in this process, which is a child.
-void run_case(const rule &chosen, const leeway &allowed);
+/// Runs a case in this process, which is a child.
+extern const program::job case_job;
+/// What the job is told.
+std::string case_argument(const rule &chosen, const leeway &allowed);
 
 /// The report of the child, reassembled.
 struct findings {

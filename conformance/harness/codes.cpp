@@ -2,9 +2,9 @@
 #include "harness/codes.hpp"
 
 #include "dat_names.hpp"
+#include "program/system.hpp"
 
 #include <cstdio>
-#include <dlfcn.h>
 
 doctest::String toString(DAT_DTO_COMPLETION_STATUS status)
 {
@@ -68,7 +68,7 @@ comparison same_event(DAT_EVENT_NUMBER actual, DAT_EVENT_NUMBER expected)
 
 void *find_symbol(const char *name)
 {
-    return ::dlsym(RTLD_DEFAULT, name);
+    return program::find_symbol(name);
 }
 
 } // namespace conformance

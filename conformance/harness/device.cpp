@@ -3,12 +3,12 @@
 
 #include "harness/runner.hpp"
 #include "harness/support.hpp"
+#include "program/system.hpp"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cstdlib>
-#include <dlfcn.h>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -89,8 +89,9 @@ std::string explain(DAT_RETURN code)
     if (!listed)
         return not_registered(known, wanted);
     const std::string library = library_of(wanted);
-    if (!library.empty() && ::dlopen(library.c_str(), RTLD_NOW) == nullptr)
-        return "cannot load library " + library + " of adapter " + wanted.ia + ": " + ::dlerror();
+    std::string why;
+    if (!library.empty() && program::load_library(library, why) == nullptr)
+        return "cannot load library " + library + " of adapter " + wanted.ia + ": " + why;
     return "adapter " + wanted.ia + " is registered" +
            (library.empty() ? "" : " and its library " + library + " loads") +
            ", but dat_ia_open returns " + code_name(code) + ": is the device present and up?";
@@ -155,7 +156,7 @@ std::size_t over(std::size_t value, std::size_t base)
 }
 
 /// Resources left by the first opening only, not by the second, are caches and not leaks.
-void open_twice()
+void open_twice(const std::string &)
 {
     const belongings before = what_is_held();
     open_and_tell();
@@ -170,6 +171,7 @@ void open_twice()
           kept(before.descriptors.size(), once.descriptors.size(), twice.descriptors.size())},
          {"threads", kept(before.threads.size(), once.threads.size(), twice.threads.size())}});
 }
+const program::job open_job("open", open_twice);
 
 void take(device &found, const json &what)
 {
@@ -199,10 +201,10 @@ device judge_probe(const child_end &end)
              << end.allowed << " seconds";
         found.is = device::state::absent;
         found.reason = text.str();
-    } else if (found.is == device::state::unknown || !end.death().empty()) {
+    } else if (found.is == device::state::unknown || !end.how.death.empty()) {
         found.is = device::state::broken;
         found.reason = "the process that opens and closes adapter " + the_settings().ia +
-                       " exits early: " + (end.death().empty() ? "exit status 0" : end.death());
+                       " exits early: " + (end.how.death.empty() ? "exit status 0" : end.how.death);
     }
     return found;
 }
@@ -213,7 +215,7 @@ device probe_device(double seconds)
 {
     device found;
     child_task task;
-    task.work = open_twice;
+    task.work = &open_job;
     task.done = [&](const child_end &end) { found = judge_probe(end); };
     task.seconds = seconds;
     std::vector<child_task> tasks;

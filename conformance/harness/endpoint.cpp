@@ -3,11 +3,11 @@
 
 #include "harness/events.hpp"
 #include "harness/judge.hpp"
+#include "native_socket.hpp"
+#include "program/system.hpp"
 
 #include <atomic>
 #include <cstring>
-#include <netinet/in.h>
-#include <unistd.h>
 
 namespace conformance {
 
@@ -120,7 +120,7 @@ DAT_CONN_QUAL unused_qualifier(adapter &ia)
 {
     static std::atomic<unsigned> used{0};
     const DAT_EVD_HANDLE evd = make_evd(ia, DAT_EVD_CR_FLAG, 1);
-    const auto first = static_cast<unsigned>(::getpid()) * 977;
+    const auto first = static_cast<unsigned>(program::process_id()) * 977;
     DAT_PSP_HANDLE psp = DAT_HANDLE_NULL;
     DAT_CONN_QUAL qualifier = 0;
     DAT_RETURN code = DAT_CONN_QUAL_IN_USE;

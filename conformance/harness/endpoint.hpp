@@ -9,7 +9,6 @@
 #include <dat2/udat.h>
 
 #include <string>
-#include <sys/socket.h>
 
 namespace conformance {
 

@@ -4,37 +4,9 @@
 #include "harness/events.hpp"
 #include "harness/judge.hpp"
 
-#include <csignal>
 #include <doctest/doctest.h>
-#include <fstream>
-#include <string>
-#include <unistd.h>
 
 namespace conformance {
-
-namespace {
-
-std::atomic<int> caught{0};
-
-} // namespace
-
-void catch_signal(int number, int flags)
-{
-    struct sigaction action {};
-    action.sa_handler = [](int) { ++caught; };
-    action.sa_flags = flags;
-    ::sigaction(number, &action, nullptr);
-}
-
-helper_thread::helper_thread(std::function<void()> work)
-    : finished_(std::make_shared<std::atomic<bool>>(false)),
-      id_(std::make_shared<std::atomic<long>>(0)),
-      thread_([finished = finished_, id = id_, work = std::move(work)] {
-          *id = ::gettid();
-          work();
-          *finished = true;
-      })
-{}
 
 helper_thread::~helper_thread()
 {
@@ -45,20 +17,6 @@ void helper_thread::join()
 {
     if (thread_.joinable())
         thread_.join();
-}
-
-bool helper_thread::asleep() const
-{
-    std::ifstream file("/proc/self/task/" + std::to_string(*id_) + "/stat");
-    std::string stat;
-    std::getline(file, stat);
-    const std::size_t name_end = stat.rfind(')');
-    return name_end != std::string::npos && stat.compare(name_end, 3, ") S") == 0;
-}
-
-bool helper_thread::gone() const
-{
-    return *id_ != 0 && ::access(("/proc/self/task/" + std::to_string(*id_)).c_str(), F_OK) != 0;
 }
 
 bool helper_thread::sleeps() const
@@ -77,7 +35,7 @@ void helper_thread::await_asleep() const
 
 bool ends_by_cancel(helper_thread &waiting)
 {
-    (void)::pthread_cancel(waiting.native());
+    waiting.cancel();
     const bool ended = becomes_true([&] { return waiting.gone(); }, patience / 2);
     if (ended)
         waiting.join();
@@ -89,11 +47,12 @@ bool ends_by_cancel(helper_thread &waiting)
 namespace {
 
 /// Signals the thread until its work has ended. False if it goes on for so long.
-bool ends_under_signals(helper_thread &waiting, int number, milliseconds pause, milliseconds limit)
+bool ends_under_signals(helper_thread &waiting, signal_kind which, milliseconds pause,
+                        milliseconds limit)
 {
     return becomes_true(
         [&] {
-            ::pthread_kill(waiting.native(), number);
+            (void)waiting.disturb(which);
             std::this_thread::sleep_for(pause);
             return waiting.finished();
         },
@@ -104,21 +63,20 @@ bool ends_under_signals(helper_thread &waiting, int number, milliseconds pause, 
 
 bool ends_by_signal(helper_thread &waiting)
 {
-    return ends_under_signals(waiting, SIGUSR1, milliseconds(20), milliseconds(3000));
+    return ends_under_signals(waiting, signal_kind::interrupting, milliseconds(20),
+                              milliseconds(3000));
 }
 
-bool ends_despite_signals(helper_thread &waiting, int number)
+bool ends_despite_signals(helper_thread &waiting)
 {
-    return ends_under_signals(waiting, number, a_while / 4, patience / 2);
+    return ends_under_signals(waiting, signal_kind::restarting, a_while / 4, patience / 2);
 }
 
-bool outlives_signals(helper_thread &waiting, int number)
+bool outlives_signals(helper_thread &waiting)
 {
     waiting.await_asleep();
     for (int i = 0; i < 5 && !waiting.finished(); ++i) {
-        const int before = caught;
-        ::pthread_kill(waiting.native(), number);
-        if (!becomes_true([&] { return caught != before || waiting.finished(); }))
+        if (!waiting.disturb(signal_kind::restarting))
             FAIL_CHECK("a handler does not run while its thread waits");
         std::this_thread::sleep_for(milliseconds(10));
     }

@@ -2,12 +2,29 @@
 // What this process holds of the system: a leak shows as growth.
 #pragma once
 
+#include "harness/settings.hpp"
+
 #include <cstddef>
+#include <set>
+#include <string>
+#include <vector>
 
 namespace conformance {
 
-/// The number of entries of a folder, "." and ".." included.
-std::size_t entries_in(const char *folder);
+/// Resources of a process that a case might leak, each by a readable name.
+struct belongings {
+    std::vector<std::string> descriptors;
+    std::vector<std::string> threads;
+};
+belongings what_is_held();
+/// The files of the libraries that are mapped.
+std::set<std::string> mapped_libraries();
+/// Looks several times, and tells in how many of `looks` another thread of this process runs, or
+/// would if a processor were free; pauses as long between them.
+int looks_with_running_threads(int looks, milliseconds pause);
+
+/// Lets this process have as many descriptors as it may; their number.
+std::size_t open_all_descriptors();
 
 struct holdings {
     std::size_t descriptors = 0;

@@ -2,19 +2,19 @@
 #include "harness/judge.hpp"
 
 #include "harness/codes.hpp"
+#include "program/system.hpp"
 
 #include <cstdio>
 #include <cstdlib>
-#include <sys/wait.h>
-#include <unistd.h>
 
 namespace conformance {
 
 namespace {
 
 judge *watching_judge = nullptr;
-last_step own_step{nullptr};
-last_step *step_place = &own_step;
+noted_step own_step{0};
+noted_step *step_place = &own_step;
+constexpr step origin{"", "", 0};
 
 } // namespace
 
@@ -36,17 +36,27 @@ void allow_seconds(unsigned seconds)
     if (watching_judge != nullptr)
         watching_judge->allow_seconds(seconds);
     else
-        ::alarm(seconds);
+        program::set_alarm(seconds);
 }
 
-void note_steps_in(last_step *place)
+void note_steps_in(noted_step *place)
 {
     step_place = place;
 }
 
 void note(const step &next)
 {
-    step_place->store(&next, std::memory_order_relaxed);
+    step_place->store(reinterpret_cast<const char *>(&next) -
+                          reinterpret_cast<const char *>(&origin),
+                      std::memory_order_relaxed);
+}
+
+const step *step_in(const noted_step &place)
+{
+    const std::ptrdiff_t distance = place.load();
+    return distance == 0
+               ? nullptr
+               : reinterpret_cast<const step *>(reinterpret_cast<const char *>(&origin) + distance);
 }
 
 namespace {
@@ -98,7 +108,7 @@ void decline_with_peer(int status)
 
 bool is_decline(int status)
 {
-    return WIFEXITED(status) && WEXITSTATUS(status) == peer_declines;
+    return status == peer_declines;
 }
 
 void must_succeed(DAT_RETURN code, const step &at)

@@ -8,6 +8,7 @@
 #include <dat2/udat.h>
 
 #include <atomic>
+#include <cstddef>
 #include <string>
 
 namespace conformance {
@@ -49,9 +50,12 @@ struct step {
     const char *file;
     int line;
 };
-using last_step = std::atomic<const step *>;
+/// Distance of a step from a place that all processes of this program have; 0 stands for none.
+using noted_step = std::atomic<std::ptrdiff_t>;
 /// Records further steps in `place`: shared memory that survives a crash.
-void note_steps_in(last_step *place);
+void note_steps_in(noted_step *place);
+/// The step that a process of this program has recorded last, as this process has it; or null.
+const step *step_in(const noted_step &place);
 void note(const step &next);
 
 /// The place of a failure in a case; a harness function that waits takes its caller's place.
@@ -74,7 +78,7 @@ void must_succeed(DAT_RETURN code, const step &at);
 /// Ends the case as not claimed where a peer process has ended with the exit status that stands for
 /// a call that it needs and that is not supported.
 void decline_with_peer(int status);
-/// Whether a process that reports by its exit status, as of waitpid, ended for such a call.
+/// Whether a process with this exit status ended for such a call.
 bool is_decline(int status);
 
 /// Makes a call that sets up a case. If it is not supported, the case is not claimed.

@@ -4,19 +4,43 @@
 #pragma once
 
 #include "harness/support.hpp"
-
-#include <sys/types.h>
+#include "program/sockets.hpp"
 
 namespace conformance {
+
+/// A process that runs this program as another one may: started anew, not copied. It ends with its
+/// parent.
+class other_process {
+public:
+    other_process() = default;
+    other_process(const other_process &) = delete;
+    other_process &operator=(const other_process &) = delete;
+    ~other_process() { kill(); }
+
+    /// Starts a process with one end of the socket; false if that fails.
+    bool start(const char *role_name, program::socket end);
+    void kill();
+    bool stop();
+    void go_on();
+    /// The exit status, or -1 if it did not end in time or was killed.
+    int await(milliseconds time);
+    bool is_started() const { return process_ != none; }
+
+private:
+    static constexpr std::intptr_t none = -1;
+
+    std::intptr_t process_ = none; ///< number or handle by which the system knows it
+};
 
 /// The out-of-band channel. Both ends run one program, so structures are sent as they are.
 class peer_link {
 public:
     /// `other`: the process at the other end, where it is a child.
-    explicit peer_link(int fd, pid_t other = -1) : fd_(fd), other_(other) {}
+    explicit peer_link(program::socket socket, other_process *other = nullptr)
+        : socket_(std::move(socket)), other_(other)
+    {}
     peer_link(const peer_link &) = delete;
     peer_link &operator=(const peer_link &) = delete;
-    ~peer_link();
 
     template <class T>
     void send(const T &what)
@@ -31,15 +55,15 @@ public:
         return what;
     }
     /// Returns false if the other process has exited.
-    bool alive() const;
+    bool alive() const { return !socket_.is_alone(); }
 
 private:
     void send_bytes(const void *bytes, std::size_t size);
     void receive_bytes(void *bytes, std::size_t size);
     [[noreturn]] void give_up_other();
 
-    int fd_;
-    pid_t other_;
+    program::socket socket_;
+    other_process *other_;
 };
 
 /// The address on which a peer listens, and the memory that it exposes.
@@ -63,8 +87,12 @@ struct role {
     role *next;
 };
 
-/// Runs a role; its result is the exit status.
-int run_role(const std::string &name, int fd);
+/// Runs a role; its result is the exit status. `end` is the number of the socket.
+int run_role(const std::string &name, program::socket::number end);
+/// Prepares a process that was started for a role.
+void begin_role();
+/// Ends the process; `words` is called when the destructors of all libraries have run.
+[[noreturn]] void exit_with_last_words(void (*words)());
 
 class peer_process {
 public:
@@ -84,12 +112,7 @@ public:
     std::unique_ptr<peer_link> link;
 
 private:
-    [[noreturn]] void become(const char *role_name, int fd);
-
-    pid_t pid_ = -1;
+    other_process process_;
 };
-
-/// The exit status of a child, or -1 if it did not end in time or was killed.
-int await_child(pid_t child, milliseconds time = patience);
 
 } // namespace conformance

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Runs work in child processes. Each child has a process group of its own, which is killed at its
-// end or timeout. Independent of DAT.
+// Runs jobs in child processes. Each child is killed at its timeout, with its descendants.
+// Independent of DAT.
 #pragma once
+
+#include "program/child_process.hpp"
 
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
@@ -18,15 +20,13 @@ struct child_end {
     std::string trouble;            ///< why the child could not be started
     double seconds = 0;
     double allowed = 0;
-    int status = 0; ///< status of waitpid
+    program::process_end how;
     bool late = false;
-
-    /// The exit status in words: "" for 0, "SIGSEGV (Segmentation fault)".
-    std::string death() const;
 };
 
 struct child_task {
-    std::function<void()> work; ///< runs in the child, which exits after it
+    const program::job *work = nullptr; ///< runs in the child, which exits after it
+    std::string argument;
     std::function<void(const child_end &)> done;
     double seconds = 0;
     bool alone = false;
@@ -43,22 +43,5 @@ void tell(const std::string &line);
 void tell_json(const nlohmann::json &what);
 /// Sets the total time limit of this child.
 void tell_allowed(unsigned seconds);
-
-/// A temporary folder, TMPDIR of the children; removed with the object. Of a run that was killed
-/// the next one removes it.
-class scratch {
-public:
-    scratch();
-    scratch(const scratch &) = delete;
-    scratch &operator=(const scratch &) = delete;
-    ~scratch();
-
-private:
-    bool make();
-
-    std::string path_;
-    int lock_ = -1; ///< held as long as one of our processes lives
-    int owner_;
-};
 
 } // namespace conformance

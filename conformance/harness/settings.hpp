@@ -5,7 +5,6 @@
 #include <dat2/udat.h>
 
 #include <chrono>
-#include <dlfcn.h>
 #include <string>
 #include <vector>
 
@@ -50,11 +49,6 @@ constexpr DAT_TIMEOUT microseconds(milliseconds time)
 /// Whether a sanitizer is at work. Sanitizers have memory and mappings of their own, and report
 /// leaks of all libraries at exit. A sanitizer's run time may be there for a provider only,
 /// preloaded.
-inline bool instrumented()
-{
-    static const bool there = ::dlsym(RTLD_DEFAULT, "__asan_init") != nullptr ||
-                              ::dlsym(RTLD_DEFAULT, "__tsan_init") != nullptr;
-    return there;
-}
+bool instrumented();
 
 } // namespace conformance

@@ -11,6 +11,7 @@
 #include "harness/judge.hpp"
 #include "harness/region.hpp"
 #include "harness/settings.hpp"
+#include "native_socket.hpp"
 
 #include <doctest/doctest.h>
 
@@ -23,6 +24,5 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <sys/socket.h>
 #include <thread>
 #include <vector>

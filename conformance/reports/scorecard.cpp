@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "reports/scorecard.hpp"
 
+#include "program/system.hpp"
+
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <numeric>
 #include <sstream>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 namespace conformance {
 
@@ -42,8 +43,8 @@ std::string process_failure(const child_end &end, const findings &found)
     const std::string after = end.last_step.empty() ? "" : "; last call started: " + end.last_step;
     if (end.late)
         return "hangs: not finished after " + seconds_text(end.allowed) + " seconds" + after;
-    const std::string death = end.death();
-    const bool killed = death.rfind("exit status", 0) != 0 && !death.empty();
+    const std::string &death = end.how.death;
+    const bool killed = end.how.crashed();
     if (killed && !found.complete)
         return "crashes: " + death + after;
     if (killed)
@@ -218,17 +219,14 @@ constexpr std::size_t most_output_lines = 12;
 
 std::size_t width_of(std::FILE *out)
 {
-    winsize size{};
-    if (::ioctl(::fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col >= 40)
-        return size.ws_col;
-    return 100;
+    const std::size_t width = program::terminal_width(out);
+    return width >= 40 ? width : 100;
 }
 
 double now()
 {
-    timespec time{};
-    ::clock_gettime(CLOCK_MONOTONIC, &time);
-    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
 }
 
 /// Lines of at most `width` characters, broken between words.
@@ -260,7 +258,7 @@ int colour_of(outcome what)
 
 } // namespace
 
-terminal::terminal(std::FILE *out) : out_(out), live_(::isatty(::fileno(out)) != 0), shown_(now())
+terminal::terminal(std::FILE *out) : out_(out), live_(program::is_terminal(out)), shown_(now())
 {
     const char *without = std::getenv("NO_COLOR");
     colours_ = live_ && (without == nullptr || *without == '\0');

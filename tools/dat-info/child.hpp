@@ -3,11 +3,12 @@
 // go on.
 #pragma once
 
+#include "program/child_process.hpp"
+
 #include <array>
 #include <functional>
 #include <string>
 #include <string_view>
-#include <sys/types.h>
 #include <vector>
 
 namespace dat_info {
@@ -18,25 +19,23 @@ using record = std::array<std::string, 5>;
 /// Reports of the child. Records written before a crash reach the parent.
 class teller {
 public:
-    explicit teller(int fd) : fd_(fd) {}
     void tell(std::string_view what, std::string_view a = "", std::string_view b = "",
               std::string_view c = "", std::string_view d = "") const;
-
-private:
-    int fd_;
 };
+/// Ends the child without what libraries do then.
+[[noreturn]] void end_child();
 
 struct child_end {
-    bool late = false;   ///< it was killed at the deadline
-    int signal = 0;      ///< that it died of by itself
-    int exit_status = 0; ///< exit status, if no signal ended it
+    bool late = false; ///< it was killed at the deadline
+    program::process_end how;
     std::vector<record> told;
     std::vector<std::string> output; ///< lines of its standard output and error
 };
 
 struct task {
-    std::function<void(const teller &)> work; ///< work of the child; its return ends it
-    std::function<void(child_end)> done;      ///< here
+    const program::job *work; ///< work of the child
+    std::string argument;
+    std::function<void(child_end)> done; ///< here
 };
 
 /// Runs the tasks, several at a time, each until its end or for so many seconds. Throws a

@@ -23,6 +23,4 @@ std::set<std::string> interface_names();
 /// Finds them, sorted by name.
 std::vector<device> find_devices();
 
-std::string joined(const std::set<std::string> &words); ///< "a, b", or "none"
-
 } // namespace dat_info

@@ -4,13 +4,21 @@
 #include "devices.hpp"
 
 #include <algorithm>
-#include <csignal>
 #include <cstring>
 #include <set>
 #include <sstream>
 
 namespace dat_info {
 namespace {
+
+/// "a, b", or "none".
+std::string joined(const std::set<std::string> &words)
+{
+    std::string text;
+    for (const std::string &each : words)
+        text += (text.empty() ? "" : ", ") + each;
+    return text.empty() ? "none" : text;
+}
 
 bool contains(const std::string &text, const char *part)
 {
@@ -133,14 +141,14 @@ void explain_death(adapter &found, const child_end &end, double seconds)
         found.reason = "hangs in " + during + " for more than " + seconds_text(seconds);
         found.advice =
             "increase --timeout; if it never returns, the device or the provider is faulty";
-    } else if (end.signal != 0) {
+    } else if (end.how.signal != 0) {
         found.is = state::crashed;
-        found.reason = std::string("SIG") + ::sigabbrev_np(end.signal) + " in " + during;
+        found.reason = end.how.name + " in " + during;
         found.advice = "bug in the provider: report it to the vendor";
     } else {
         found.is = state::ended;
-        found.reason = "the provider calls exit with status " + std::to_string(end.exit_status) +
-                       " in " + during;
+        found.reason = "the provider calls exit with status " +
+                       std::to_string(end.how.exit_status) + " in " + during;
         found.advice =
             "bug in the provider, which must not exit its host process: report it to the "
             "vendor";
@@ -192,8 +200,9 @@ void judge(adapter &found, child_end end, const std::vector<std::string> &common
     } else if (!found.code.empty()) {
         found.step = refused_call(end.told);
         explain_refusal(found, end.told);
-    } else if (end.signal != 0) { // the signal came after its report: in a thread or destructor of
-                                  // the provider
+    } else if (end.how.signal !=
+               0) { // the signal came after its report: in a thread or destructor of
+                    // the provider
         explain_death(found, end, seconds);
     } else {
         found.is = state::opens;

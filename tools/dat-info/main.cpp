@@ -6,6 +6,7 @@
 #include "diagnosis.hpp"
 #include "program/command_line.hpp"
 #include "program/libdat2.hpp"
+#include "program/system.hpp"
 #include "query.hpp"
 #include "report.hpp"
 #include "shared.hpp"
@@ -16,7 +17,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <stdexcept>
-#include <unistd.h>
 #include <utility>
 
 // Read by the address sanitizer, in the children too: leaks of providers are not ours.
@@ -46,10 +46,11 @@ void ask_for_messages(char **argv)
         std::getenv("DAT_DBG_TYPE") != nullptr && std::getenv("DAPL_DBG_TYPE") != nullptr;
     if (there)
         return;
-    ::setenv("DAT_DBG_TYPE", "0xff", 0);
-    ::setenv("DAPL_DBG_TYPE", "0xffff", 0);
-    ::execv("/proc/self/exe", argv);
-    std::perror("dat-info: --verbose");
+    for (const auto &[name, all] :
+         {std::pair("DAT_DBG_TYPE", "0xff"), std::pair("DAPL_DBG_TYPE", "0xffff")})
+        if (std::getenv(name) == nullptr)
+            program::set_variable(name, all);
+    std::fprintf(stderr, "dat-info: --verbose: %s\n", program::start_again(argv).c_str());
 }
 
 adapter adapter_of(const record &told, const registry_file &file)
@@ -59,10 +60,7 @@ adapter adapter_of(const record &told, const registry_file &file)
     found.api_major = static_cast<unsigned>(std::strtoul(told[2].c_str(), nullptr, 10));
     found.api_minor = static_cast<unsigned>(std::strtoul(told[3].c_str(), nullptr, 10));
     found.thread_safe = told[4] == "1";
-    for (const line &each : file.lines)
-        if (each.is_usable() && each.name == found.name && each.api_major == found.api_major &&
-            each.api_minor == found.api_minor && each.thread_safe == found.thread_safe)
-            found.lines.push_back(&each);
+    find_lines(found, file);
     if (found.api_major != 2) {
         found.is = state::not_ours;
         found.reason = "it is for programs that use DAT " + told[2] + "." + told[3];
@@ -73,7 +71,7 @@ adapter adapter_of(const record &told, const registry_file &file)
 /// Lists the adapters that the registry knows.
 void list(findings &found, double seconds)
 {
-    run_children({{list_adapters,
+    run_children({{&list_job, "",
                    [&](child_end end) {
                        found.registry_output = std::move(end.output);
                        for (const record &told : end.told) {
@@ -82,7 +80,7 @@ void list(findings &found, double seconds)
                            else if (told[0] == "refused")
                                found.trouble.push_back(told[1] + " returns " + told[2]);
                        }
-                       if (end.late || end.signal != 0)
+                       if (end.late || end.how.signal != 0)
                            found.trouble.push_back(
                                "libdat2 crashes or hangs when its adapters are listed");
                    }}},
@@ -95,10 +93,7 @@ void open_all(findings &found, const options &o)
     std::vector<task> tasks;
     for (adapter &each : found.adapters)
         if (each.is != state::not_ours)
-            tasks.push_back({[&each, with_endpoint](const teller &parent) {
-                                 open_adapter(each, with_endpoint, parent);
-                             },
-                             [&](child_end end) {
+            tasks.push_back({&open_job, open_argument(each, with_endpoint), [&](child_end end) {
                                  judge(each, std::move(end), found.registry_output, o.seconds);
                              }});
     run_children(std::move(tasks), o.seconds);
@@ -239,6 +234,7 @@ int main(int argc, char **argv)
         return *status;
     if (o.verbose)
         ask_for_messages(argv);
+    program::become_child();
     try {
         return o.shared    ? run_shared(o)
                : o.watch   ? run_watch(o)

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "query.hpp"
 
+#include "native_socket.hpp"
 #include "program/failure.hpp"
+#include "program/system.hpp"
 
 #include <cstdint>
 #include <cstring>
 #include <dat2/dat_registry.h>
 #include <dat2/udat.h>
-#include <dlfcn.h>
 #include <functional>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
+#include <sstream>
 
 namespace dat_info {
 namespace {
@@ -257,11 +256,12 @@ void describe(const DAT_EP_ATTR &a, const teller &parent)
 /// Why the dynamic loader or the registry rejects a library; empty if it does not.
 std::string trouble_of(const std::string &library)
 {
-    void *loaded = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+    std::string why;
+    void *const loaded = program::load_library(library, why);
     if (loaded == nullptr)
-        return ::dlerror();
+        return why;
     for (const char *needed : {DAT_PROVIDER_INIT_FUNC_STR, DAT_PROVIDER_FINI_FUNC_STR})
-        if (::dlsym(loaded, needed) == nullptr)
+        if (program::symbol_in(loaded, needed) == nullptr)
             return library + ": has no symbol " + needed;
     return "";
 }
@@ -324,8 +324,6 @@ void tell_endpoint(DAT_IA_HANDLE ia, const teller &parent)
     // the rest is freed by the abrupt close of the adapter
 }
 
-} // namespace
-
 void list_adapters(const teller &parent)
 {
     std::vector<DAT_PROVIDER_INFO> entries(4096);
@@ -377,10 +375,50 @@ void open_adapter(const adapter &which, bool with_endpoint, const teller &parent
     parent.tell("done");
 }
 
+void list_all(const std::string &)
+{
+    list_adapters(teller());
+    end_child();
+}
+
+/// The opposite of open_argument().
+void open_one(const std::string &argument)
+{
+    std::istringstream words(argument);
+    adapter which{};
+    bool with_endpoint = false;
+    words >> with_endpoint >> which.thread_safe >> which.api_major >> which.api_minor;
+    std::getline(words >> std::ws, which.name);
+    const registry_file file = find_registry_file(libdat2_is_ours());
+    find_lines(which, file);
+    open_adapter(which, with_endpoint, teller());
+    end_child();
+}
+
+} // namespace
+
+const program::job list_job("list", list_all);
+const program::job open_job("open", open_one);
+
+std::string open_argument(const adapter &which, bool with_endpoint)
+{
+    return std::to_string(with_endpoint) + " " + std::to_string(which.thread_safe) + " " +
+           std::to_string(which.api_major) + " " + std::to_string(which.api_minor) + " " +
+           which.name;
+}
+
+void find_lines(adapter &which, const registry_file &file)
+{
+    for (const line &each : file.lines)
+        if (each.is_usable() && each.name == which.name && each.api_major == which.api_major &&
+            each.api_minor == which.api_minor && each.thread_safe == which.thread_safe)
+            which.lines.push_back(&each);
+}
+
 /// Whether the libdat2 is ours; others may lack calls of DAT 2.0.
 bool libdat2_is_ours()
 {
-    return ::dlsym(RTLD_DEFAULT, "dat_registry_providers_related") != nullptr;
+    return program::find_symbol("dat_registry_providers_related") != nullptr;
 }
 
 } // namespace dat_info

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "report.hpp"
 
+#include "program/system.hpp"
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <set>
 #include <sstream>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 namespace dat_info {
 namespace {
@@ -24,11 +24,10 @@ public:
     page(const findings &found, detail wanted) : found_(found), wanted_(wanted)
     {
         const char *without = std::getenv("NO_COLOR");
-        const bool is_terminal = ::isatty(STDOUT_FILENO) != 0;
+        const bool is_terminal = program::is_terminal(stdout);
         colours_ = is_terminal && (without == nullptr || *without == '\0');
-        winsize size{};
-        if (is_terminal && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40)
-            width_ = std::min<std::size_t>(size.ws_col, 110);
+        if (const std::size_t width = program::terminal_width(stdout); width >= 40)
+            width_ = std::min<std::size_t>(width, 110);
     }
     void print();
 

@@ -40,7 +40,7 @@ std::string bytes_of(const std::string &hex)
 }
 
 /// Work of the child: a record for each region, and one that says that all were read.
-void tell_regions(const teller &parent)
+void tell_all_regions(const teller &parent)
 {
     static mrdb database{mrdb::file_of_all, mrdb::places_of_all};
     if (const char *wrong = database.view(); wrong != nullptr) {
@@ -60,6 +60,13 @@ void tell_regions(const teller &parent)
     else
         parent.tell("wrong", "a process of the user has cut off its file in /dev/shm");
 }
+
+void tell_regions(const std::string &)
+{
+    tell_all_regions(teller());
+    end_child();
+}
+const program::job regions_job("regions", tell_regions);
 
 /// The name of the adapter that a number is of, among the lines of dat.conf: the database has the
 /// number only.
@@ -139,7 +146,7 @@ shared_memory look_at_shared_memory(double seconds)
     shared_memory found;
     found.places = mrdb::places_of_all;
     std::string wrong = "a process of the user keeps its file from being read";
-    run_children({{tell_regions,
+    run_children({{&regions_job, "",
                    [&](child_end end) {
                        for (const record &told : end.told) {
                            if (told[0] == "region")

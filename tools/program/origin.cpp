@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "program/origin.hpp"
 
+#include "program/system.hpp"
+
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <ctime>
-#include <fstream>
-#include <sched.h>
-#include <sys/utsname.h>
-#include <unistd.h>
 
 namespace program {
 namespace {
@@ -19,27 +16,6 @@ std::string now_text()
     char text[64];
     std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S %z", std::localtime(&now));
     return text;
-}
-
-/// The value of the first such line of /proc/cpuinfo, whose labels differ by architecture.
-std::string processor_model()
-{
-    std::ifstream info("/proc/cpuinfo");
-    for (std::string line; std::getline(info, line);) {
-        const std::size_t colon = line.find(": ");
-        if (colon != std::string::npos &&
-            (line.starts_with("model name") || line.starts_with("cpu model")))
-            return line.substr(colon + 2);
-    }
-    return "";
-}
-
-unsigned usable_processors()
-{
-    cpu_set_t usable;
-    return ::sched_getaffinity(0, sizeof usable, &usable) == 0
-               ? static_cast<unsigned>(CPU_COUNT(&usable))
-               : 1;
 }
 
 } // namespace
@@ -78,14 +54,12 @@ void note_origin(const std::string &program, int argc, const char *const *argv)
     origin &made = noted;
     made.program = program + " " + PROGRAM_VERSION;
     made.date = now_text();
-    utsname system{};
-    if (::uname(&system) == 0) {
-        made.host = system.nodename;
-        made.kernel = std::string(system.sysname) + " " + system.release + " " + system.machine;
-    }
-    made.processor = processor_model();
-    made.processors = usable_processors();
-    (void)::getloadavg(&made.load, 1);
+    const machine here = this_machine();
+    made.host = here.host;
+    made.kernel = here.kernel;
+    made.processor = here.processor;
+    made.processors = here.processors;
+    made.load = here.load;
     made.arguments.assign(argv + std::min(argc, 1), argv + argc);
 }
 

@@ -2,11 +2,11 @@
 #include "program/output_file.hpp"
 
 #include "program/failure.hpp"
+#include "program/system.hpp"
 
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <unistd.h>
 
 namespace program {
 
@@ -20,10 +20,9 @@ void check_output(const std::string &path)
     if (std::filesystem::is_directory(file, ignored))
         error = EISDIR;
     else if (std::filesystem::exists(file, ignored))
-        error = ::access(path.c_str(), W_OK) == 0 ? 0 : errno;
-    else if (const auto folder = file.has_parent_path() ? file.parent_path() : ".";
-             ::access(folder.c_str(), W_OK | X_OK) != 0)
-        error = errno;
+        error = write_obstacle(path);
+    else
+        error = write_obstacle(file.has_parent_path() ? file.parent_path().string() : ".");
     if (error != 0)
         throw failure("cannot write " + path + ": " + std::strerror(error));
 }

@@ -85,12 +85,4 @@ std::vector<device> find_devices()
     return found;
 }
 
-std::string joined(const std::set<std::string> &words)
-{
-    std::string text;
-    for (const std::string &each : words)
-        text += (text.empty() ? "" : ", ") + each;
-    return text.empty() ? "none" : text;
-}
-
 } // namespace dat_info

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "program/standard_streams.hpp"
 
+#include "program/system.hpp"
+
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -13,7 +15,8 @@ namespace {
 
 void expect_written()
 {
-    const char *const name = program_invocation_short_name;
+    const std::string own = own_name();
+    const char *const name = own.c_str();
     if (std::ferror(stdout) != 0)
         std::fprintf(stderr, "%s: not all output could be written\n", name);
     else if (std::fflush(stdout) != 0)

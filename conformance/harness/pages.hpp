@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// Pages of memory as the system gives them: read-only, shared, with holes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace conformance {
+
+std::size_t page_size();
+
+/// Rights of a process to its memory, and sharers of that memory.
+enum class page_kind {
+    writable,
+    read_only,
+    shared,     ///< other processes can have it
+    part_shared ///< its third page is this process's own
+};
+
+/// Whole pages, some of which can be unmapped. Later mappings of the process do not reuse these.
+class pages {
+public:
+    explicit pages(std::size_t count, page_kind kind = page_kind::writable);
+    pages(const pages &) = delete;
+    pages &operator=(const pages &) = delete;
+    ~pages();
+    /// Removes a range; called once.
+    void remove(std::size_t first, std::size_t count);
+
+    const std::size_t page;
+    const std::size_t length;
+    std::uint8_t *at = nullptr;
+
+private:
+    std::uint8_t *hole_ = nullptr;
+    std::uint8_t *hole_end_ = nullptr;
+};
+
+/// The memory of a file of one page, mapped with two pages behind its end. Null where the system
+/// maps nothing there.
+std::uint8_t *map_behind_a_file(std::size_t &length);
+
+/// Memory that other processes can map by its name.
+class shared_pages {
+public:
+    static constexpr std::size_t bytes = 16384;
+
+    shared_pages();
+    /// Maps the memory of another process, and takes the name away: both have it.
+    explicit shared_pages(const char *other);
+    shared_pages(const shared_pages &) = delete;
+    shared_pages &operator=(const shared_pages &) = delete;
+    ~shared_pages();
+
+    char name[40];
+    std::uint8_t *at = nullptr;
+
+private:
+    void map(std::intptr_t file);
+
+    std::intptr_t file_ = -1; ///< keeps the name alive on systems that forget it with the last user
+};
+
+} // namespace conformance
