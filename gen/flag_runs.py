@@ -191,8 +191,8 @@ class Measurement:
             if shutil.which(tool) is None:
                 raise PortError(f"{tool} is missing; the Debian package is {package}")
         options = [f"-Dports={self.name}", f"-Dfeature_variants={','.join(self.claimed)}",
-                   "-Dplain_variants=true", "-Dtests=false", "-Dam=disabled", "-Dunity=on",
-                   "-Dunity_size=100", "-Dbenchmarks=true", "-Doptimization=2", "-Ddebug=false"]
+                   "-Dplain_variants=true", "-Dtests=false", "-Dam=disabled",
+                   "-Dbenchmarks=true", "-Doptimization=2", "-Ddebug=false"]
         configured = (self.build / "build.ninja").exists()
         if self.build.exists() and not configured and any(self.build.iterdir()):
             raise PortError(f"{self.build} is no build folder, and not empty")

@@ -73,9 +73,8 @@ class Build:
     complete: bool = True  # everything is built, not just what the tests that are run need
 
 
-# Compiles in less than half the time, since the headers take most of it; --full compiles every file
-# by itself.
-TOGETHER = ("-Dunity=on", "-Dunity_size=100")
+# Each file by itself: it includes what it needs.
+APART = "-Dunity=off"
 # A trace shows lines; to describe the types, too, takes a fifth of the compiler's time.
 LINES_ONLY = ("-Dc_args=-g1", "-Dcpp_args=-g1")
 # The default does not have it: other compilers may have warnings that ours do not.
@@ -87,24 +86,25 @@ TRACED = "-Dtraced_ports=soft"
 
 BUILDS = {
     # What ./quickstart builds.
-    "gcc": Build(options=(STRICT, RELEASE, TESTS, TRACED, *TOGETHER)),
-    "plain": Build(options=(STRICT, RELEASE, TESTS, TRACED, "-Dplain_variants=true", *TOGETHER)),
+    "gcc": Build(options=(STRICT, RELEASE, TESTS, TRACED)),
+    "plain": Build(options=(STRICT, RELEASE, TESTS, TRACED, "-Dplain_variants=true")),
     "clang-files": Build(
-        options=(STRICT, "-Dbuildtype=debug", TESTS, TRACED, *LINES_ONLY),
+        options=(STRICT, "-Dbuildtype=debug", TESTS, TRACED, APART, *LINES_ONLY),
         compiler=("clang", "clang++"),
     ),
     # What "meson setup" makes without options.
     "default": Build(options=(STRICT,)),
     # A quick build without the parts that are always compiled together.
-    "files": Build(options=(STRICT, TRACED, "-Dconformance=disabled", "-Doptimization=0",
+    "files": Build(options=(STRICT, TRACED, APART, "-Dconformance=disabled", "-Doptimization=0",
                             "-Ddebug=false")),
-    "clang-release": Build(options=(STRICT, RELEASE, TESTS, TRACED), compiler=("clang", "clang++")),
+    "clang-release": Build(options=(STRICT, RELEASE, TESTS, TRACED, APART),
+                           compiler=("clang", "clang++")),
     "lto": Build(options=(STRICT, RELEASE, TESTS, TRACED, "-Db_lto=true", "-Dc_link_args=-Werror",
-                          "-Dcpp_link_args=-Werror", *TOGETHER)),
+                          "-Dcpp_link_args=-Werror")),
     # Clang needs two thirds of gcc's time for it, and has -Wthread-safety and libFuzzer.
     "asan": Build(
         options=(STRICT, "-Db_sanitize=address,undefined", "-Db_lundef=false", "-Doptimization=0",
-                 "-Dfuzzers=true", "-Dbenchmarks=false", TESTS, *LINES_ONLY, *TOGETHER),
+                 "-Dfuzzers=true", "-Dbenchmarks=false", TESTS, *LINES_ONLY),
         compiler=("clang", "clang++"),
         environment=(
             ("ASAN_OPTIONS", "strict_string_checks=1:detect_stack_use_after_return=1"),
@@ -117,7 +117,7 @@ BUILDS = {
     ),
     "tsan": Build(
         options=(STRICT, "-Db_sanitize=thread", "-Db_lundef=false", "-Doptimization=0",
-                 "-Dbenchmarks=false", TESTS, "-Dports=libfabric,soft", *LINES_ONLY, *TOGETHER),
+                 "-Dbenchmarks=false", TESTS, "-Dports=libfabric,soft", *LINES_ONLY),
         compiler=("clang", "clang++"),
         environment=(
             ("TSAN_OPTIONS", f"suppressions={ROOT}/tests/tsan.supp:second_deadlock_stack=1"),
@@ -129,23 +129,21 @@ BUILDS = {
     ),
     "coverage": Build(
         options=(STRICT, "-Db_coverage=true", "-Doptimization=1", "-Dbenchmarks=false",
-                 "-Dports=libfabric,soft", TESTS, TRACED, *TOGETHER),
+                 "-Dports=libfabric,soft", TESTS, TRACED),
         patience=4,
         complete=False,
     ),
     "aarch64": Build(
-        options=(STRICT, RELEASE, TESTS, TRACED, f"--cross-file={ROOT}/tools/aarch64.ini",
-                 *TOGETHER),
+        options=(STRICT, RELEASE, TESTS, TRACED, f"--cross-file={ROOT}/tools/aarch64.ini"),
     ),
     "windows": Build(
-        options=(STRICT, TESTS, f"--cross-file={CROSS_FILES}/mingw-w64.ini", *LINES_ONLY,
-                 *TOGETHER),
+        options=(STRICT, TESTS, f"--cross-file={CROSS_FILES}/mingw-w64.ini", *LINES_ONLY),
         environment=WINE,
     ),
     "windows-threads": Build(
         options=(STRICT, TESTS, f"--cross-file={CROSS_FILES}/mingw-w64.ini",
                  f"--cross-file={CROSS_FILES}/mingw-w64-threads.ini", "-Doptimization=0",
-                 *LINES_ONLY, *TOGETHER),
+                 *LINES_ONLY),
         environment=WINE,
         complete=False,
     ),

@@ -24,7 +24,7 @@ from trees import MESON, copy_tree, dapl_port, run  # noqa: E402
 PROBE = pathlib.Path(__file__).with_name("open_probe.c")
 IMPORTS = pathlib.Path(__file__).parents[1] / "abi/imports.py"
 # Without debug information nothing of an object depends on where its folder is: ccache helps.
-QUICK = ("-Doptimization=0", "-Ddebug=false", "-Dwerror=true", "-Dunity=on", "-Dunity_size=100")
+QUICK = ("-Doptimization=0", "-Ddebug=false", "-Dwerror=true")
 KIT_ONLY = (*QUICK, "-Dtests=false", "-Dbenchmarks=false", "-Dplain_variants=false",
             "-Dconformance=disabled", "-Dam=disabled")
 VENDOR = "Acme Networks"

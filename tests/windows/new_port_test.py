@@ -22,7 +22,7 @@ def make(tree: pathlib.Path, build: pathlib.Path) -> None:
     for command in (
             [sys.executable, tree / "gen/dapl-port", "new", "acme", "--style", "sim"],
             [trees.MESON, "setup", build, tree, f"--cross-file={tree}/osd/windows/mingw-w64.ini",
-             "-Dports=acme", "-Doptimization=0", "-Dunity=on", "-Dunity_size=100"],
+             "-Dports=acme", "-Doptimization=0"],
             ["ninja", "-C", build, "transports/libdapl-acme-2.dll", "transports/dat.conf"]):
         done = subprocess.run([str(word) for word in command], cwd=tree,
                               capture_output=True, text=True, check=False)
