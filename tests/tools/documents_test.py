@@ -48,6 +48,7 @@ NOT_RUN = {
     "./check --quick": "runs this test",
     "./check --full": "runs this test",
     "./check --only STEP": "runs this test, or others",
+    "dat-info --watch": "needs a program that offers counters; the test dat-info starts some",
     "dtest *": "tests/clients runs it",
     "gen/dapl-port new NAME": "gen-port does, with many a name",
     "gen/dapl-port new acme --style sim && *": "gen-build does, and the suite gen-rounds",
