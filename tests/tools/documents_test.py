@@ -231,6 +231,22 @@ class Shown(unittest.TestCase):
         self.assertEqual(set(NOT_RUN) - named, set(), "no document shows these any more")
 
 
+class Width(unittest.TestCase):
+    def test_lines_have_at_most_100_columns(self) -> None:
+        """Where somebody breaks them: no rows of tables, no code, nothing that is generated."""
+        found = []
+        for path in (each for pattern in DOCUMENTS for each in sorted(ROOT.glob(pattern))):
+            text = path.read_text()
+            if "; do not edit. -->" in text:
+                continue
+            text = re.sub(r"(?ms)^ *```.*?^ *```$", lambda code: "\n" * code[0].count("\n"), text)
+            for number, line in enumerate(text.splitlines(), 1):
+                breaks = " " in line.strip()[2:100] and not line.startswith(("|", "    ", "["))
+                if len(line) > 100 and breaks:
+                    found.append(f"{path.relative_to(ROOT)}:{number}: {len(line)} columns")
+        self.assertFalse(found, "\n" + "\n".join(found))
+
+
 class Lists(unittest.TestCase):
     def test_a_reader_that_has_read_enough(self) -> None:
         """It ends a list silently, as other programs do."""
