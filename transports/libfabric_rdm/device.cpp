@@ -196,7 +196,6 @@ public:
     }
 
 private:
-    fi_info *query(const sockaddr_storage *address, std::uint64_t order, bool accesses) const;
     bool find(const sockaddr_storage &address);
     int register_region(void *address, std::uint64_t length, std::uint64_t rights, fid_mr *&made);
     void learn_traits();
@@ -232,8 +231,8 @@ void name_for_shm(char (&out)[size])
                   static_cast<unsigned long long>(osd::now_ns()));
 }
 
-fi_info *ofi_fabric::query(const sockaddr_storage *address, std::uint64_t order,
-                           bool accesses) const
+fi_info *query(const adapter_params &params, const sockaddr_storage *address, std::uint64_t order,
+               bool accesses)
 {
     fi_info *hints = fi_allocinfo();
     if (hints == nullptr)
@@ -243,7 +242,7 @@ fi_info *ofi_fabric::query(const sockaddr_storage *address, std::uint64_t order,
     hints->ep_attr->type = FI_EP_RDM;
     hints->domain_attr->mr_mode = ofi::memory_modes;
     hints->domain_attr->threading = FI_THREAD_DOMAIN; // one lock is held at all calls
-    hints->fabric_attr->prov_name = osd::copy_text(params_.provider);
+    hints->fabric_attr->prov_name = osd::copy_text(params.provider);
     hints->tx_attr->msg_order = hints->rx_attr->msg_order = order;
     hints->tx_attr->op_flags = accesses ? FI_DELIVERY_COMPLETE : 0;
     if (address != nullptr) {
@@ -256,7 +255,7 @@ fi_info *ofi_fabric::query(const sockaddr_storage *address, std::uint64_t order,
     }
     fi_info *found = nullptr;
     char name[48];
-    const bool is_named = std::strcmp(params_.provider, "shm") == 0;
+    const bool is_named = std::strcmp(params.provider, "shm") == 0;
     name_for_shm(name);
     if (fi_getinfo(api_version, is_named ? name : nullptr, nullptr, is_named ? FI_SOURCE : 0, hints,
                    &found) != 0)
@@ -275,7 +274,7 @@ bool ofi_fabric::find(const sockaddr_storage &address)
     for (const sockaddr_storage *from : addresses)
         for (const bool with : accesses)
             for (const std::uint64_t order : orders)
-                if ((own_->info = query(from, order, with)) != nullptr) {
+                if ((own_->info = query(params_, from, order, with)) != nullptr) {
                     traits_.accesses = with;
                     return true;
                 }
