@@ -58,7 +58,8 @@ public:
 private:
     void map(std::intptr_t file);
 
-    std::intptr_t file_ = -1; ///< keeps the name alive on systems that forget it with the last user
+    /// Keeps the name alive on systems that forget it with the last user.
+    [[maybe_unused]] std::intptr_t file_ = -1;
 };
 
 } // namespace conformance
