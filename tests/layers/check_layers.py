@@ -52,6 +52,9 @@ CIRCLES = {("native_futex", "osd_sync")}  # permitted by design: the futex of a 
 ENGINE = "transports/soft/engine"
 ENGINE_ROOMS = ("wire", "net", "interface", "seal", "window", "thread", "queue", "memory", "direct",
                 "handshake", "connection", "device")  # from the bottom up
+# The headers of libfabric 1.17 declare these names without a warning, those of 2.0 with one.
+DEPRECATED_BY_LIBFABRIC_2 = ("FI_LOCAL_MR", "FI_MR_BASIC", "FI_MR_SCALABLE", "FI_MR_UNSPEC",
+                             "FI_ORDER_DATA", "FI_ORDER_NONE", "FI_ORDER_STRICT", "FI_REG_MR")
 PRODUCT = ("am", "bench", "common", "conformance", "contract", "dat", "include", "osd",
            "port_support", "tools", "transports")
 MOST_FILES = 58
@@ -339,6 +342,18 @@ def check_port_names(tree: Tree) -> list[Finding]:
     return findings
 
 
+def check_libfabric_names(tree: Tree) -> list[Finding]:
+    """No source uses a name that the headers of libfabric 2 deprecate: it compiles without a
+    warning with 1.17 only.
+    """
+    pattern = re.compile(r"\b(" + "|".join(DEPRECATED_BY_LIBFABRIC_2) + r")\b")
+    return [Finding(path.relative_to(tree.root), number, f"libfabric 2 deprecates {name}")
+            for folder in ("transports", "bench", "tests")
+            for path in tree.files(folder)
+            for number, line in enumerate(path.read_text().splitlines(), 1)
+            for name in pattern.findall(line)]
+
+
 def check_includes(tree: Tree) -> list[Finding]:
     findings = check_folder(tree, "contract", tree.wrong_in_contract) + check_common(tree)
     findings += check_folder(tree, "dat", tree.wrong_in_dat)
@@ -353,7 +368,8 @@ def check_includes(tree: Tree) -> list[Finding]:
     own = tree.headers("osd")
     findings += check_folder(tree, "osd", lambda i: tree.wrong_in_osd(i, own))
     findings += check_engine(tree) + check_crowds(tree)
-    return findings + check_systems(tree) + check_port_names(tree) + check_circles(tree)
+    return findings + check_systems(tree) + check_port_names(tree) + check_circles(tree) + \
+        check_libfabric_names(tree)
 
 
 def check_systems(tree: Tree) -> list[Finding]:
@@ -443,6 +459,7 @@ BAD = {  # path: text, and a part of the finding
     "contract/dapl_status.hpp": ("namespace dapl::soft {}", "contract/ names the port soft"),
     "common/core/ep.cpp": ("namespace dapl::soft {}", "names the port soft"),
     "dat/registry.cpp": ('#include "evd.hpp"', 'dat/ includes "evd.hpp"'),
+    "bench/link.cpp": ("int mode = FI_MR_BASIC;", "libfabric 2 deprecates FI_MR_BASIC"),
     "dat/config.cpp": ("#include <fcntl.h>", "dat/ includes <fcntl.h>"),
     "transports/soft/a.cpp": ('#include "evd.hpp"', 'a port includes "evd.hpp"'),
     "transports/soft/b.cpp": ('#include "../../contract/dapls_ib.hpp"', "a port includes"),

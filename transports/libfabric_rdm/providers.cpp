@@ -15,6 +15,9 @@ struct info_closer {
 };
 using owned_info = std::unique_ptr<fi_info, info_closer>;
 
+/// The lowest two bits are the modes of libfabric before 1.5, whose names 2.0 deprecates.
+constexpr int all_memory_modes = ~0b11;
+
 enum class wanted { anything, messages, what_the_port_needs };
 
 /// All that libfabric has of a kind, one behind the other.
@@ -24,7 +27,7 @@ owned_info ask(wanted what)
     if (hints == nullptr)
         return {};
     hints->mode = ~std::uint64_t{0};
-    hints->domain_attr->mr_mode = ~0 & ~(FI_MR_BASIC | FI_MR_SCALABLE);
+    hints->domain_attr->mr_mode = all_memory_modes;
     if (what != wanted::anything) {
         hints->caps = FI_MSG;
         hints->ep_attr->type = FI_EP_RDM;
