@@ -8,6 +8,16 @@
 
 namespace conformance {
 
+helper_thread::helper_thread(std::function<void()> work)
+    : finished_(std::make_shared<std::atomic<bool>>(false)),
+      id_(std::make_shared<std::atomic<std::intptr_t>>(0)),
+      thread_([finished = finished_, id = id_, work = std::move(work)] {
+          *id = own_id();
+          work();
+          *finished = true;
+      })
+{}
+
 helper_thread::~helper_thread()
 {
     join();

@@ -29,6 +29,8 @@ void catch_signal(signal_kind which);
 class helper_thread {
 public:
     explicit helper_thread(std::function<void()> work);
+    helper_thread(const helper_thread &) = delete;
+    helper_thread &operator=(const helper_thread &) = delete;
     ~helper_thread();
     void join();
     bool finished() const { return *finished_; }
@@ -50,6 +52,7 @@ public:
     void let_go();
 
 private:
+    static std::intptr_t own_id();
     bool asleep() const;
 
     std::shared_ptr<std::atomic<bool>> finished_;

@@ -68,42 +68,48 @@ offer offer_of(const adapter &ia, DAT_CONN_QUAL qualifier, const region *memory)
 
 // ---------------------------------------------------------------------------------------- roles
 
-namespace {
-
-role *&first_role()
-{
-    static role *first = nullptr;
-    return first;
-}
-
-} // namespace
-
-role::role(const char *name_, role_function work_) : name(name_), work(work_), next(first_role())
-{
-    first_role() = this;
-}
-
 int run_role(const std::string &name, program::socket::number end)
 {
     this_is_a_peer();
     begin_role();
     program::set_alarm(peer_seconds);
     peer_link link{program::socket::inherited(end)};
-    for (const role *known = first_role(); known != nullptr; known = known->next)
-        if (name == known->name)
-            return known->work(link);
+    if (const role *const known = role::find(name))
+        return known->work(link);
     std::fprintf(stderr, "unknown role %s\n", name.c_str());
     return 2;
 }
 
 // -------------------------------------------------------------------------------------- process
 
+namespace {
+
+std::vector<std::string> arguments_of(const char *role_name, const program::socket &end)
+{
+    const settings &mine = the_settings();
+    std::vector<std::string> all{program::own_name(),
+                                 "--peer",
+                                 role_name,
+                                 "--fd",
+                                 std::to_string(end.get()),
+                                 "--ia",
+                                 mine.ia,
+                                 "--patience",
+                                 std::to_string(static_cast<double>(patience.count()) / 1000)};
+    if (mine.thread_safe)
+        all.emplace_back("--threadsafe");
+    return all;
+}
+
+} // namespace
+
 peer_process::peer_process(const char *role_name)
 {
     auto [own, others] = program::socket::pair();
     if (!own.is_open() || !others.is_open())
         GIVE_UP("no socket pair");
-    const bool started = process_.start(role_name, std::move(others));
+    std::vector<std::string> arguments = arguments_of(role_name, others);
+    const bool started = process_.start(std::move(arguments), std::move(others));
     link = std::make_unique<peer_link>(std::move(own), &process_);
     if (!started)
         GIVE_UP("no second process");

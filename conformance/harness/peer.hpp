@@ -4,6 +4,7 @@
 #pragma once
 
 #include "harness/support.hpp"
+#include "program/named.hpp"
 #include "program/sockets.hpp"
 
 namespace conformance {
@@ -17,8 +18,9 @@ public:
     other_process &operator=(const other_process &) = delete;
     ~other_process() { kill(); }
 
-    /// Starts a process with one end of the socket; false if that fails.
-    bool start(const char *role_name, program::socket end);
+    /// Starts a process with these arguments, one of which names its end of the socket. False if
+    /// that fails.
+    bool start(std::vector<std::string> arguments, program::socket end);
     void kill();
     bool stop();
     void go_on();
@@ -79,12 +81,10 @@ offer offer_of(const adapter &ia, DAT_CONN_QUAL qualifier, const region *memory 
 using role_function = int (*)(peer_link &);
 
 /// Registers a function as a role of peers.
-struct role {
-    role(const char *name, role_function work);
+struct role : program::named<role> {
+    role(const char *name, role_function task) : named(name), work(task) {}
 
-    const char *name;
     role_function work;
-    role *next;
 };
 
 /// Runs a role; its result is the exit status. `end` is the number of the socket.

@@ -5,6 +5,8 @@
 // the program, with its command line.
 #pragma once
 
+#include "program/named.hpp"
+
 #include <chrono>
 #include <memory>
 #include <span>
@@ -13,14 +15,12 @@
 namespace program {
 
 /// A kind of work, with a name that parent and child know it by.
-struct job {
+struct job : named<job> {
     using function = void (*)(const std::string &argument);
 
-    job(const char *name, function work);
+    job(const char *name, function task) : named(name), work(task) {}
 
-    const char *name;
     function work;
-    job *next;
 };
 
 /// Runs the job that this process was started for, and ends the process; returns at once in a

@@ -29,6 +29,8 @@ std::string file_of(const void *address);
 /// Columns of the terminal that is written to; 0 if it is none.
 std::size_t terminal_width(std::FILE *out);
 bool is_terminal(std::FILE *out);
+/// Opens the null device in place of standard streams that are closed.
+void open_closed_streams();
 /// 0, or the errno by which a file or folder cannot be written.
 int write_obstacle(const std::string &path);
 

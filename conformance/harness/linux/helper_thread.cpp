@@ -46,15 +46,10 @@ void catch_signal(signal_kind which)
     ::sigaction(number_of(which), &action, nullptr);
 }
 
-helper_thread::helper_thread(std::function<void()> work)
-    : finished_(std::make_shared<std::atomic<bool>>(false)),
-      id_(std::make_shared<std::atomic<std::intptr_t>>(0)),
-      thread_([finished = finished_, id = id_, work = std::move(work)] {
-          *id = ::gettid();
-          work();
-          *finished = true;
-      })
-{}
+std::intptr_t helper_thread::own_id()
+{
+    return ::gettid();
+}
 
 bool helper_thread::asleep() const
 {
@@ -108,6 +103,8 @@ int status_of_copy(const std::function<int()> &work)
     const pid_t child = ::fork();
     if (child == 0)
         ::_exit(work());
+    if (child < 0)
+        return -1;
     int status = 0;
     const bool ended = becomes_true([&] { return ::waitpid(child, &status, WNOHANG) != 0; });
     if (!ended) {

@@ -43,32 +43,18 @@ void run_as(const std::string &user)
     }
 }
 
-} // namespace
-
-namespace {
-
-[[noreturn]] void become(const char *role_name, int fd)
+[[noreturn]] void become(std::vector<std::string> arguments, int fd)
 {
     if (const std::string &network = the_settings().peer_network; !network.empty())
         move_to(network);
     if (const std::string &user = the_settings().peer_user; !user.empty())
         run_as(user);
-    const int kept = ::dup(fd); // a copy without close-on-exec
-    const std::string number = std::to_string(kept);
-    const std::string seconds = std::to_string(static_cast<double>(patience.count()) / 1000);
-    const settings &mine = the_settings();
-    const char *arguments[] = {"dapl-conformance",
-                               "--peer",
-                               role_name,
-                               "--fd",
-                               number.c_str(),
-                               "--ia",
-                               mine.ia.c_str(),
-                               "--patience",
-                               seconds.c_str(),
-                               mine.thread_safe ? "--threadsafe" : nullptr,
-                               nullptr};
-    ::execv("/proc/self/exe", const_cast<char **>(arguments));
+    ::fcntl(fd, F_SETFD, 0); // the program that is started has it
+    std::vector<char *> words;
+    for (std::string &each : arguments)
+        words.push_back(each.data());
+    words.push_back(nullptr);
+    ::execv("/proc/self/exe", words.data());
     ::_exit(4);
 }
 
@@ -79,11 +65,11 @@ pid_t pid_of(std::intptr_t process)
 
 } // namespace
 
-bool other_process::start(const char *role_name, program::socket end)
+bool other_process::start(std::vector<std::string> arguments, program::socket end)
 {
     const pid_t pid = ::fork();
     if (pid == 0)
-        become(role_name, static_cast<int>(end.get()));
+        become(std::move(arguments), static_cast<int>(end.get()));
     process_ = pid;
     return is_started();
 }
@@ -100,8 +86,12 @@ void other_process::kill()
 bool other_process::stop()
 {
     int status = 0;
-    return ::kill(pid_of(process_), SIGSTOP) == 0 &&
-           ::waitpid(pid_of(process_), &status, WUNTRACED) == process_ && WIFSTOPPED(status);
+    if (!is_started() || ::kill(pid_of(process_), SIGSTOP) != 0 ||
+        ::waitpid(pid_of(process_), &status, WUNTRACED) != process_)
+        return false;
+    if (!WIFSTOPPED(status))
+        process_ = none; // it had ended
+    return is_started();
 }
 
 void other_process::go_on()

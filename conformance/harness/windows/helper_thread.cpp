@@ -20,15 +20,6 @@ HANDLE handle_of(std::intptr_t id)
     return reinterpret_cast<HANDLE>(id);
 }
 
-/// A handle to the calling thread that others can use; it lasts as long as the process.
-std::intptr_t own_handle()
-{
-    HANDLE made = nullptr;
-    DuplicateHandle(GetCurrentProcess(), GetCurrentThread(), GetCurrentProcess(), &made, 0, FALSE,
-                    DUPLICATE_SAME_ACCESS);
-    return reinterpret_cast<std::intptr_t>(made);
-}
-
 std::uint64_t time_used(std::intptr_t id)
 {
     FILETIME unused[2];
@@ -47,18 +38,17 @@ std::uint64_t time_used(std::intptr_t id)
 
 void catch_signal(signal_kind) {}
 
-helper_thread::helper_thread(std::function<void()> work)
-    : finished_(std::make_shared<std::atomic<bool>>(false)),
-      id_(std::make_shared<std::atomic<std::intptr_t>>(0)),
-      thread_([finished = finished_, id = id_, work = std::move(work)] {
-          *id = own_handle();
-          work();
-          *finished = true;
-      })
-{}
+/// Returns a handle to the calling thread that others can use; it lasts as long as the process.
+std::intptr_t helper_thread::own_id()
+{
+    HANDLE made = nullptr;
+    DuplicateHandle(GetCurrentProcess(), GetCurrentThread(), GetCurrentProcess(), &made, 0, FALSE,
+                    DUPLICATE_SAME_ACCESS);
+    return reinterpret_cast<std::intptr_t>(made);
+}
 
-/// Windows tells no other process's user what a thread waits for. A thread counts as asleep here
-/// when it has begun and uses no time in a while.
+/// Windows does not tell what a thread waits for. A thread counts as asleep here when it uses no
+/// time in a while.
 bool helper_thread::asleep() const
 {
     const std::uint64_t before = time_used(*id_);

@@ -23,31 +23,13 @@ bool call_system(const char *name, HANDLE process)
     return call != nullptr && call(process) >= 0;
 }
 
-std::vector<std::string> arguments_of(const char *role_name, const program::socket &end)
-{
-    const settings &mine = the_settings();
-    std::vector<std::string> all{program::own_path(),
-                                 "--peer",
-                                 role_name,
-                                 "--fd",
-                                 std::to_string(end.get()),
-                                 "--ia",
-                                 mine.ia,
-                                 "--patience",
-                                 std::to_string(static_cast<double>(patience.count()) / 1000)};
-    if (mine.thread_safe)
-        all.emplace_back("--threadsafe");
-    return all;
-}
-
 } // namespace
 
-bool other_process::start(const char *role_name, program::socket end)
+bool other_process::start(std::vector<std::string> arguments, program::socket end)
 {
     auto made = std::make_unique<program::new_process>();
     const std::string why =
-        made->start(program::command_line_of(arguments_of(role_name, end)),
-                    {reinterpret_cast<HANDLE>(end.get())},
+        made->start(program::command_line_of(arguments), {reinterpret_cast<HANDLE>(end.get())},
                     {GetStdHandle(STD_INPUT_HANDLE), GetStdHandle(STD_ERROR_HANDLE)});
     if (!why.empty()) {
         std::fprintf(stderr, "%s\n", why.c_str());

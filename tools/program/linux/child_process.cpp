@@ -189,7 +189,7 @@ process_end end_of(int status)
 bool child_process::has_ended(process_end &how)
 {
     int status = 0;
-    if (::waitpid(parts_->pid, &status, WNOHANG) != parts_->pid)
+    if (parts_->pid <= 0 || ::waitpid(parts_->pid, &status, WNOHANG) != parts_->pid)
         return false;
     ::kill(-std::exchange(parts_->pid, -1), SIGKILL); // ends processes that it has left behind
     how = end_of(status);

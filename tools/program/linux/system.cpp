@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
 #include <sched.h>
@@ -76,6 +77,16 @@ std::size_t terminal_width(std::FILE *out)
 bool is_terminal(std::FILE *out)
 {
     return ::isatty(::fileno(out)) != 0;
+}
+
+void open_closed_streams()
+{
+    int opened;
+    do {
+        opened = ::open("/dev/null", O_RDWR);
+    } while (opened >= 0 && opened <= STDERR_FILENO);
+    if (opened >= 0)
+        ::close(opened);
 }
 
 int write_obstacle(const std::string &path)

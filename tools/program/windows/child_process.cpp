@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "program/child_process.hpp"
 
-#include "program/jobs.hpp"
 #include "program/system.hpp"
 #include "program/windows/new_process.hpp"
 
@@ -114,7 +113,7 @@ void become_child()
     words >> name >> report_number >> section_number;
     std::getline(words >> std::ws, argument);
     unset_variable(variable);
-    const job *const what = find_job(name);
+    const job *const what = job::find(name);
     report_pipe = handle_of(report_number);
     shared_place = MapViewOfFile(handle_of(section_number), FILE_MAP_ALL_ACCESS, 0, 0,
                                  child_process::shared_bytes);

@@ -7,8 +7,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fcntl.h>
-#include <unistd.h>
 
 namespace program {
 namespace {
@@ -23,19 +21,14 @@ void expect_written()
         std::fprintf(stderr, "%s: writing the output failed: %s\n", name, std::strerror(errno));
     else
         return;
-    ::_exit(1);
+    std::_Exit(1);
 }
 
 } // namespace
 
 void guard_standard_streams()
 {
-    int opened;
-    do {
-        opened = ::open("/dev/null", O_RDWR);
-    } while (opened >= 0 && opened <= STDERR_FILENO);
-    if (opened >= 0)
-        ::close(opened);
+    open_closed_streams();
     std::atexit(expect_written);
 }
 
