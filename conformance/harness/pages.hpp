@@ -36,9 +36,9 @@ private:
     std::uint8_t *hole_end_ = nullptr;
 };
 
-/// The memory of a file of one page, mapped with two pages behind its end. Null where the system
-/// maps nothing there.
-std::uint8_t *map_behind_a_file(std::size_t &length);
+/// Three pages of addresses that are taken, at least two of them without memory: behind the end of
+/// a file, or reserved where no file is mapped that far.
+std::uint8_t *map_without_memory(std::size_t &length);
 
 /// Memory that other processes can map by its name.
 class shared_pages {

@@ -59,7 +59,7 @@ void pages::remove(std::size_t first, std::size_t count)
     unmap_pages(hole_, count * page);
 }
 
-std::uint8_t *map_behind_a_file(std::size_t &length)
+std::uint8_t *map_without_memory(std::size_t &length)
 {
     char name[] = "/tmp/dapl-conformance-XXXXXX";
     const int file = ::mkstemp(name);

@@ -63,9 +63,13 @@ void pages::remove(std::size_t first, std::size_t count)
     VirtualFree(at + first * page, count * page, MEM_DECOMMIT);
 }
 
-std::uint8_t *map_behind_a_file(std::size_t &)
+std::uint8_t *map_without_memory(std::size_t &length)
 {
-    return nullptr;
+    length = 3 * page_size();
+    void *const there = VirtualAlloc(nullptr, length, MEM_RESERVE, PAGE_READWRITE);
+    if (there == nullptr || VirtualAlloc(there, page_size(), MEM_COMMIT, PAGE_READWRITE) == nullptr)
+        GIVE_UP("VirtualAlloc");
+    return static_cast<std::uint8_t *>(there);
 }
 
 shared_pages::shared_pages()
