@@ -251,6 +251,17 @@ def in_class(operation: contract.Operation) -> str:
     return indented(text, "    ")
 
 
+def declared(kit: Kit, operations: list[contract.Operation]) -> str:
+    """The slow operations as a port's class declares them, group by group."""
+    found = []
+    for key, group in kit.groups.items():
+        slow = [in_class(each) for each in operations
+                if each.group == key and each.thread != "hot"]
+        if slow:
+            found.append("\n".join([f"    // {group['title']}: {group['file']}", *slow]))
+    return "\n\n".join(found)
+
+
 def body(operation: contract.Operation) -> str:
     answers = {"status": "return not_supported;", "void": "", "bool": "return false;"}
     return answers.get(operation.declared.returns, "return {};")
@@ -401,6 +412,7 @@ def drafts(kit: Kit, port: Port, alone: bool) -> tuple[dict[str, str], pathlib.P
     """The files of a new port whose places have no numbers yet; the template of the README, and what
     templates find."""
     operations = [] if port.style in LAYERS else wanted(kit, port)
+    declares = operations or [each for each in kit.operations if each.required]
     by_file = sources(kit, operations)
     folder = kit.templates / port.style if port.style in LAYERS else kit.templates
     templates = templates_of(kit, port, folder)
@@ -415,7 +427,7 @@ def drafts(kit: Kit, port: Port, alone: bool) -> tuple[dict[str, str], pathlib.P
         "features": kit.header.features, "promises": port_toml.PROMISES, "groups": kit.groups,
         "sources": sorted(name for name in {*templates, *by_file} if name.endswith(".cpp")),
         "alone": alone, "status_of": "" if alone else f" {port.name}",
-        "in_class": in_class, "stub": stub, "inline_stub": inline_stub,
+        "declared": declared(kit, declares), "stub": stub, "inline_stub": inline_stub,
         "called": functools.partial(called_text, kit),
     }
     files = {name: rendering.render(path, **common) for name, path in templates.items()}

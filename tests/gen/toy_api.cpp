@@ -52,7 +52,7 @@ struct work {
 };
 
 struct toy_pair {
-    toy_device *of;
+    toy_device *parent;
     const void *domain;
     number own;
     std::uint32_t id;
@@ -79,7 +79,7 @@ struct toy_device {
 };
 
 struct toy_listener {
-    toy_device *of;
+    toy_device *parent;
     number own;
 };
 
@@ -137,9 +137,9 @@ void toy_thread::run()
 void finish(toy_pair &p, std::deque<work> &queue, DAT_DTO_COMPLETION_STATUS how,
             DAT_VLEN length = 0)
 {
-    p.of->done.push_back({p.own, {queue.front().cookie, how, static_cast<DAT_UINT32>(length)}});
+    p.parent->done.push_back({p.own, {queue.front().cookie, how, static_cast<DAT_UINT32>(length)}});
     queue.pop_front();
-    p.of->completions.wake.notify_one();
+    p.parent->completions.wake.notify_one();
 }
 
 /// Ends a connection and flushes posted operations. The peer hears of it, unless it has ended the
@@ -152,7 +152,7 @@ void end(toy_pair &p, DAT_EVENT_NUMBER for_peer)
             finish(p, *posted, DAT_DTO_ERR_FLUSHED);
     if (p.peer == nullptr)
         return;
-    p.peer->of->report(*p.peer, for_peer);
+    p.peer->parent->report(*p.peer, for_peer);
     p.peer->peer = nullptr;
     p.peer = nullptr;
 }
@@ -203,8 +203,8 @@ bool work_on(toy_pair &p)
         return true;
     if (how == DAT_DTO_ERR_REMOTE_ACCESS) // the peer's device was asked for memory that it does not
                                           // give
-        peer.of->errors.call(
-            [d = peer.of, own = peer.own] { d->tell.pair_failed(d->tell.port, own); });
+        peer.parent->errors.call(
+            [d = peer.parent, own = peer.own] { d->tell.pair_failed(d->tell.port, own); });
     end(p, DAT_CONNECTION_EVENT_BROKEN);
     return true;
 }
@@ -275,7 +275,7 @@ limits query(const device & /*d*/)
 
 int alloc_domain(device &d, domain &made)
 {
-    made.of = &d;
+    made.parent = &d;
     return 0;
 }
 
@@ -302,11 +302,11 @@ void deregister_memory(region &r)
 int make_pair(domain &d, pair &made, number own, DAT_COUNT /*sends*/, DAT_COUNT /*receives*/)
 {
     const std::lock_guard<std::mutex> hold(fabric);
-    auto &of = toy<toy_device>(*d.of);
-    auto *p = new toy_pair{&of, &d, own, ++last_id, state::idle, nullptr, {}, {}};
+    auto &device = toy<toy_device>(*d.parent);
+    auto *p = new toy_pair{&device, &d, own, ++last_id, state::idle, nullptr, {}, {}};
     pairs[p->id] = p;
-    of.pairs.push_back(p);
-    made.of = d.of;
+    device.pairs.push_back(p);
+    made.parent = d.parent;
     made.handle = p;
     return 0;
 }
@@ -317,7 +317,7 @@ void free_pair(pair &p)
     auto &t = toy<toy_pair>(p);
     end(t, DAT_CONNECTION_EVENT_DISCONNECTED);
     pairs.erase(t.id);
-    std::erase(t.of->pairs, &t);
+    std::erase(t.parent->pairs, &t);
     delete &t;
     p.handle = nullptr;
 }
@@ -337,9 +337,9 @@ int post(pair &p, const operation &what)
     if (t.now == state::ended)
         finish(t, queue, DAT_DTO_ERR_FLUSHED);
     else if (receives && t.peer != nullptr)
-        t.peer->of->completions.wake.notify_one();
+        t.peer->parent->completions.wake.notify_one();
     else
-        t.of->completions.wake.notify_one();
+        t.parent->completions.wake.notify_one();
     return 0;
 }
 
@@ -374,19 +374,19 @@ int connect(pair &p, const sockaddr *peer, DAT_CONN_QUAL qualifier, bytes data)
     const auto found = listeners.find(qualifier);
     const in_addr to = reinterpret_cast<const sockaddr_in *>(peer)->sin_addr;
     if (to.s_addr != htonl(INADDR_LOOPBACK) || found == listeners.end()) {
-        t.of->report(t, to.s_addr != htonl(INADDR_LOOPBACK) ? DAT_CONNECTION_EVENT_UNREACHABLE
+        t.parent->report(t, to.s_addr != htonl(INADDR_LOOPBACK) ? DAT_CONNECTION_EVENT_UNREACHABLE
                                                             : not_listening);
         return 0;
     }
     t.now = state::asking;
     const toy_listener at = found->second;
-    at.of->connections.call([at, asked = new toy_request{t.id, text_of(data)}] {
+    at.parent->connections.call([at, asked = new toy_request{t.id, text_of(data)}] {
         sockaddr_in from{};
         from.sin_family = AF_INET;
         from.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
         from.sin_port = htons(static_cast<std::uint16_t>(asked->from));
         const std::string copy = asked->data;
-        at.of->tell.request(at.of->tell.port, at.own, {{nullptr, asked}},
+        at.parent->tell.request(at.parent->tell.port, at.own, {{nullptr, asked}},
                             reinterpret_cast<const sockaddr *>(&from), {copy.data(), copy.size()});
     });
     return 0;
@@ -398,14 +398,14 @@ int accept(const request &incoming, pair &p, bytes data)
     auto &asked = toy<toy_request>(incoming);
     auto &t = toy<toy_pair>(p);
     if (toy_pair *from = asking(asked.from); from == nullptr) {
-        t.of->report(t, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR);
+        t.parent->report(t, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR);
     } else {
         t.now = from->now = state::connected;
         t.peer = from;
         from->peer = &t;
-        t.of->report(t, DAT_CONNECTION_EVENT_ESTABLISHED);
-        from->of->report(*from, DAT_CONNECTION_EVENT_ESTABLISHED, text_of(data));
-        from->of->completions.wake.notify_one();
+        t.parent->report(t, DAT_CONNECTION_EVENT_ESTABLISHED);
+        from->parent->report(*from, DAT_CONNECTION_EVENT_ESTABLISHED, text_of(data));
+        from->parent->completions.wake.notify_one();
     }
     delete &asked;
     return 0;
@@ -417,7 +417,7 @@ void reject(const request &incoming, bool by_consumer, bytes data)
     auto &asked = toy<toy_request>(incoming);
     if (toy_pair *from = asking(asked.from); from != nullptr) {
         from->now = state::idle;
-        from->of->report(*from,
+        from->parent->report(*from,
                          by_consumer ? DAT_CONNECTION_EVENT_PEER_REJECTED
                                      : DAT_CONNECTION_EVENT_NON_PEER_REJECTED,
                          text_of(data));

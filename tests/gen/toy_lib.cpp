@@ -26,7 +26,7 @@ struct toy_device {
 };
 
 struct toy_pair {
-    toy_device *of;
+    toy_device *parent;
     const void *domain;
     std::uint32_t number;
     void *cookie;
@@ -60,7 +60,7 @@ void wake(const toy_device &d)
 
 void report(toy_pair &p, const operation &op, result how, std::uint64_t length = 0)
 {
-    p.of->done.push_back({op.cookie, how, static_cast<std::uint32_t>(length)});
+    p.parent->done.push_back({op.cookie, how, static_cast<std::uint32_t>(length)});
 }
 
 /// The first request of a pair is done.
@@ -98,7 +98,7 @@ void start_request(toy_pair &p)
         return end_request(p, access_memory(p, op));
     p.waits = true;
     p.peer->inbox.push_back(&op);
-    wake(*p.peer->of);
+    wake(*p.peer->parent);
 }
 
 bool can_receive(const toy_pair &p)
@@ -119,7 +119,7 @@ void receive(toy_pair &p)
     p.receives.pop_front();
     p.failed = how != result::success;
     end_request(*p.peer, how == result::success ? how : result::remote_operation);
-    wake(*p.peer->of);
+    wake(*p.peer->parent);
 }
 
 bool has_work(const toy_device &d)
@@ -133,8 +133,8 @@ bool has_work(const toy_device &d)
 void lose(toy_pair &p)
 {
     p.peer = nullptr;
-    p.of->done.push_back({p.cookie, result::lost, 0});
-    wake(*p.of);
+    p.parent->done.push_back({p.cookie, result::lost, 0});
+    wake(*p.parent);
 }
 
 /// Forgets a pair: nothing refers to it any more.
@@ -158,7 +158,7 @@ void forget(toy_pair &p)
             });
         }
     p.peer = nullptr;
-    std::erase_if(p.of->done, [&](const completion &each) { return each.cookie == p.cookie; });
+    std::erase_if(p.parent->done, [&](const completion &each) { return each.cookie == p.cookie; });
 }
 
 } // namespace
@@ -226,7 +226,7 @@ bool arm(device &d)
 
 int alloc_domain(device &d, domain &made)
 {
-    made.of = &d;
+    made.parent = &d;
     return 0;
 }
 
@@ -252,10 +252,10 @@ int make_pair(domain &d, pair &made, void *cookie, std::uint32_t /*sends*/,
               std::uint32_t /*receives*/)
 {
     const std::lock_guard<std::mutex> hold(fabric);
-    auto *p = new toy_pair{&toy(*d.of), &d, ++last_number, cookie, nullptr, {}, {}, {}};
+    auto *p = new toy_pair{&toy(*d.parent), &d, ++last_number, cookie, nullptr, {}, {}, {}};
     pairs[p->number] = p;
-    p->of->pairs.push_back(p);
-    made.of = d.of;
+    p->parent->pairs.push_back(p);
+    made.parent = d.parent;
     made.handle = p;
     return 0;
 }
@@ -266,7 +266,7 @@ void free_pair(pair &p)
     toy_pair &t = toy(p);
     forget(t);
     pairs.erase(t.number);
-    std::erase(t.of->pairs, &t);
+    std::erase(t.parent->pairs, &t);
     delete &t;
     p.handle = nullptr;
 }

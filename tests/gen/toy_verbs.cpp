@@ -29,7 +29,7 @@ struct toy_device {
 };
 
 struct toy_queue {
-    toy_device *of;
+    toy_device *parent;
     void *cookie;
     bool armed = false;
     unsigned vain_polls = 0;
@@ -38,7 +38,7 @@ struct toy_queue {
 };
 
 struct toy_pair {
-    toy_device *of;
+    toy_device *parent;
     const void *domain;
     pair_options options;
     std::uint32_t number;
@@ -58,8 +58,8 @@ void add(toy_queue &q, const completion &done)
     q.done.push_back(done);
     if (!std::exchange(q.armed, false))
         return;
-    q.of->events.push_back(q.cookie);
-    raise_signal(q.of->channel_fd);
+    q.parent->events.push_back(q.cookie);
+    raise_signal(q.parent->channel_fd);
 }
 
 template <class Event>
@@ -97,8 +97,8 @@ DAT_DTO_COMPLETION_STATUS access_memory(const request &r, toy_pair &peer)
                         read ? DAT_MEM_PRIV_REMOTE_READ_FLAG : DAT_MEM_PRIV_REMOTE_WRITE_FLAG))
         return DAT_DTO_SUCCESS;
     enter_error(peer);
-    peer.of->async_events.push_back({async_event::pair_failed, peer.options.cookie});
-    raise_signal(peer.of->async_fd);
+    peer.parent->async_events.push_back({async_event::pair_failed, peer.options.cookie});
+    raise_signal(peer.parent->async_fd);
     return DAT_DTO_ERR_REMOTE_ACCESS;
 }
 
@@ -210,7 +210,7 @@ bool next_async_event(device &d, async_event &found)
 
 int alloc_domain(device &d, domain &made)
 {
-    made.of = &d;
+    made.parent = &d;
     return 0;
 }
 
@@ -241,7 +241,7 @@ bool next_event(device &d, void *&cookie)
 
 int create_queue(device &d, queue &made, void *cookie, DAT_COUNT & /*depth*/)
 {
-    made.of = &d;
+    made.parent = &d;
     made.handle = new toy_queue{&toy<toy_device>(d), cookie, false, 0, {}, {}};
     return 0;
 }
@@ -250,7 +250,7 @@ void destroy_queue(queue &q)
 {
     const std::lock_guard<std::mutex> hold(fabric);
     auto &t = toy<toy_queue>(q);
-    std::erase(t.of->events, t.cookie);
+    std::erase(t.parent->events, t.cookie);
     delete &t;
 }
 
@@ -282,9 +282,9 @@ int create_pair(domain &d, pair &made, const pair_options &options)
 {
     const std::lock_guard<std::mutex> hold(fabric);
     auto *p =
-        new toy_pair{&toy<toy_device>(*d.of), &d, options, ++last_number, state::init, 0, {}, {}};
+        new toy_pair{&toy<toy_device>(*d.parent), &d, options, ++last_number, state::init, 0, {}, {}};
     pairs[p->number] = p;
-    made.of = d.of;
+    made.parent = d.parent;
     made.handle = p;
     return 0;
 }
@@ -293,7 +293,7 @@ void destroy_pair(pair &p)
 {
     const std::lock_guard<std::mutex> hold(fabric);
     auto &t = toy<toy_pair>(p);
-    std::erase_if(t.of->async_events,
+    std::erase_if(t.parent->async_events,
                   [&](const async_event &e) { return e.cookie == t.options.cookie; });
     pairs.erase(t.number);
     delete &t;
