@@ -4,7 +4,6 @@
 
 #include "dapl_debug.hpp"
 #include "errno_status.hpp"
-#include "interface_search.hpp"
 #include "osd_system.hpp"
 
 #include <algorithm>
@@ -20,23 +19,6 @@ namespace {
 constexpr DAT_COUNT plenty = 1 << 16; ///< limit on objects that are in memory of the layer
 constexpr DAT_UINT32 max_transfer = 0x80000000;
 constexpr std::uint32_t held_packets = 256;
-
-status find_address(hca &h)
-{
-    port_support::interface_search search(h.setup.interface, h.setup.family);
-    if (search.error() != 0)
-        return status_of_errno(search.error());
-    const bool named = search.kind() != port_support::interface_search::named::other;
-    const ifaddrs *found = named ? search.next() : nullptr;
-    if (found == nullptr) {
-        dapl_log(DAPL_DBG_TYPE_ERR, "%s: no interface \"%s\" with an IPv%u address", h.name,
-                 h.setup.interface, h.setup.family);
-        return status::error(DAT_INVALID_PARAMETER);
-    }
-    port_support::copy_address(h.address, found->ifa_addr);
-    std::snprintf(h.mtu, sizeof h.mtu, "%ld", port_support::interface_mtu(found->ifa_name));
-    return success;
-}
 
 bool make_buffers(hca &h) OSD_REQUIRES(h.library)
 {
@@ -115,7 +97,7 @@ status start_service(hca &h)
     h.cm.reset(new (std::nothrow) tcp_cm(h, h, limits));
     if (h.cm == nullptr)
         return out_of_memory;
-    if (h.events.open() && h.cm->open(h.address) && watch_device(h) &&
+    if (h.events.open() && h.cm->open(h.interface.address) && watch_device(h) &&
         h.events.start("dapl-fabric", serve, &h))
         return success;
     const int error = errno;
@@ -128,7 +110,7 @@ void set_attributes(hca &h)
 {
     hca_attr attr;
     port::dapls_ib_query_hca(h, attr);
-    h.attributes.set({h.setup.provider, h.name, h.mtu}, attr);
+    h.attributes.set({h.setup.provider, h.name, h.interface.mtu}, attr);
     for (const DAT_NAMED_ATTR &each : h.setup.named)
         if (each.name != nullptr)
             h.attributes.add(each.name, each.value);
@@ -143,7 +125,7 @@ status port::dapls_ib_open_hca(hca &h, const hca_open_params &params)
     status opened = make_fabric(params.params, h.setup);
     h.device = std::move(h.setup.device);
     if (opened.ok())
-        opened = find_address(h);
+        opened = h.interface.find(h.name, h.setup.interface, h.setup.family);
     if (opened.ok())
         opened = open_layer(h);
     if (opened.ok()) {
@@ -170,7 +152,7 @@ void port::dapls_ib_close_hca(hca &h)
 void port::dapls_ib_query_hca(const hca &h, hca_attr &attr)
 {
     attr = {};
-    attr.address = reinterpret_cast<const DAT_SOCK_ADDR *>(&h.address);
+    attr.address = h.interface.shown();
     attr.hca_name = h.name;
     attr.vendor_name = h.setup.vendor;
     attr.spin_us = h.setup.spin_us;

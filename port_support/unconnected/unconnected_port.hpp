@@ -19,6 +19,7 @@
 #include "connection_service.hpp"
 #include "dapls_ib.hpp"
 #include "key_table.hpp"
+#include "local_interface.hpp"
 #include "named_attributes.hpp"
 #include "tcp_cm.hpp"
 
@@ -373,8 +374,7 @@ struct types::hca : connection_service, tcp_cm_user {
     void refuse(qp &, failure, std::uint32_t id, std::uint32_t psn) OSD_REQUIRES(library);
 
     fabric_setup setup;
-    sockaddr_storage address{}; ///< what peers connect to
-    char mtu[24] = {};
+    local_interface interface;
     named_attributes attributes;
     std::unique_ptr<tcp_cm> cm;
 

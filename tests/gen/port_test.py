@@ -280,7 +280,7 @@ class Kinds(unittest.TestCase):
                 self.assertEqual("tcp_cm" in text, cm == "tcp")
                 self.assertEqual("key_table" in text, keys == "table")
                 for part in ("port_support_sources", "events.start", "ia_params words",
-                             "interface_search", "status_of_errno", "named_attributes",
+                             "interface.find", "status_of_errno", "named_attributes",
                              "foreign()", "connect_attempt" if cm == "own" else "cm."):
                     self.assertIn(part, text)
 

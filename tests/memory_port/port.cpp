@@ -3,7 +3,6 @@
 
 #include "dapl_debug.hpp"
 #include "errno_status.hpp"
-#include "interface_search.hpp"
 #include "key_table.hpp"
 #include "osd_memory.hpp"
 
@@ -76,16 +75,6 @@ OSD_UNCHECKED void serve(void *argument)
     }
 }
 
-bool find_address(transport::hca &device, const char *interface)
-{
-    port_support::interface_search search(interface, 4);
-    const bool named = search.kind() != port_support::interface_search::named::other;
-    const ifaddrs *found = named ? search.next() : nullptr;
-    if (found != nullptr)
-        port_support::copy_address(device.address, found->ifa_addr);
-    return found != nullptr;
-}
-
 } // namespace
 
 // -------------------------------------------------------------------------------------------- HCA
@@ -95,14 +84,11 @@ status transport::dapls_ib_open_hca(hca &device, const hca_open_params &params)
     device.owner = params.owner;
     device.process = osd::process_id();
     std::snprintf(device.name, sizeof device.name, "%s", params.name);
-    if (!find_address(device, params.params)) {
-        dapl_log(DAPL_DBG_TYPE_ERR, "%s: no interface \"%s\" with an IPv4 address", params.name,
-                 params.params);
-        return status::error(DAT_INVALID_PARAMETER);
-    }
+    if (const status found = device.interface.find(params.name, params.params); !found.ok())
+        return found;
     hca_attr attr;
     device.attributes.set({"memory", device.name, "4096"}, attr);
-    const bool runs = device.events.open() && device.cm.open(device.address) &&
+    const bool runs = device.events.open() && device.cm.open(device.interface.address) &&
                       device.events.start("dapl-memory", serve, &device);
     return runs ? success : status_of_errno(errno);
 }
@@ -116,7 +102,7 @@ void transport::dapls_ib_close_hca(hca &device)
 void transport::dapls_ib_query_hca(const hca &device, hca_attr &attr)
 {
     attr = {};
-    attr.address = reinterpret_cast<const DAT_SOCK_ADDR *>(&device.address);
+    attr.address = device.interface.shown();
     attr.hca_name = device.name;
     attr.vendor_name = "memory";
     attr.max_eps = 4096;

@@ -4,6 +4,7 @@
 
 #include "connection_service.hpp"
 #include "device.hpp"
+#include "local_interface.hpp"
 #include "named_attributes.hpp"
 #include "port_features.hpp"
 #include "tcp_cm.hpp"
@@ -22,7 +23,7 @@ struct types {
         bool is_drained(tcp_connection &) override;
 
         adapter *owner = nullptr;
-        sockaddr_storage address{};
+        local_interface interface;
         tcp_cm cm{*this, *this, {}};
         named_attributes attributes;
     };

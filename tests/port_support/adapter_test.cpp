@@ -4,6 +4,7 @@
 #include "errno_status.hpp"
 #include "ia_params.hpp"
 #include "interface_search.hpp"
+#include "local_interface.hpp"
 #include "named_attributes.hpp"
 #include "service_address.hpp"
 
@@ -91,6 +92,19 @@ TEST_SUITE("adapter")
         interface_search absent("192.0.2.77", 4);
         CHECK(absent.next() == nullptr);
         CHECK(dapl::port_support::interface_mtu("no-such-device") == 1500);
+    }
+
+    TEST_CASE("an adapter has the address and the MTU of the interface that is named")
+    {
+        local_interface found;
+        REQUIRE(found.find("acme", "127.0.0.1").ok());
+        CHECK(std::string(found.name) == "lo");
+        CHECK(found.mtu == std::to_string(dapl::port_support::interface_mtu("lo")));
+        const auto &address = reinterpret_cast<const sockaddr_in &>(*found.shown());
+        CHECK(address.sin_addr.s_addr == htonl(INADDR_LOOPBACK));
+        CHECK(address.sin_port == 0);
+        for (const char *absent : {"no-such-device", "192.0.2.77"})
+            CHECK(found.find("acme", absent).type() == DAT_INVALID_PARAMETER);
     }
 
     TEST_CASE("a copy of an address has no port number")

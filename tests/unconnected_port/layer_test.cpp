@@ -184,7 +184,7 @@ void connect(end &from, end &to)
     DAT_CONN_QUAL qualifier = 0;
     REQUIRE(api::dapls_ib_setup_conn_listener(to.of.device, listener, point, qualifier).ok());
     connect_params params{};
-    params.address = reinterpret_cast<const DAT_SOCK_ADDR *>(&to.of.device.address);
+    params.address = to.of.device.interface.shown();
     params.qualifier = qualifier;
     params.timeout_us = DAT_TIMEOUT_INFINITE;
     REQUIRE(api::dapls_ib_connect(from.pair, params).ok());

@@ -268,7 +268,7 @@ int take_connection(hca &device, qp &q, request &asked) OSD_REQUIRES(device.lock
 status transport::dapls_ib_connect(qp &q, const connect_params &params)
 {
     hca &device = *q.device;
-    const connect_attempt::limits most{device.address.ss_family, device.max_private_data,
+    const connect_attempt::limits most{device.interface.address.ss_family, device.max_private_data,
                                        device.params.connect_retry_ms};
     std::unique_ptr<connect_attempt> attempt;
     const status made = connect_attempt::make(params, most, attempt);

@@ -3,7 +3,6 @@
 
 #include "dapl_debug.hpp"
 #include "dat_count.hpp"
-#include "interface_search.hpp"
 #include "osd_address.hpp"
 #include "osd_descriptor.hpp"
 #include "osd_system.hpp"
@@ -26,24 +25,12 @@ constexpr std::uint32_t api_version = FI_VERSION(1, 11);
 constexpr DAT_UINT32 max_transfer = 0x80000000;
 constexpr DAT_COUNT plenty = 1 << 16; ///< the limit if only memory sets one
 
-// ------------------------------------------------------------------------------- the interface
-
-/// Sets address and name.
 status find_interface(hca &device)
 {
-    port_support::interface_search search(device.params.interface, device.params.family);
-    if (search.error() != 0)
-        return status_of_errno(search.error());
-    const bool named = search.kind() != port_support::interface_search::named::other;
-    const ifaddrs *found = named ? search.next() : nullptr;
-    if (found == nullptr) {
-        dapl_log(DAPL_DBG_TYPE_ERR, "%s: no interface \"%s\" with an IPv%u address",
-                 device.params.provider, device.params.interface, device.params.family);
-        return status::error(DAT_INVALID_PARAMETER);
-    }
-    port_support::copy_address(device.address, found->ifa_addr);
-    std::snprintf(device.name, sizeof(device.name), "%s", found->ifa_name);
-    return success;
+    const adapter_params &params = device.params;
+    const status found = device.interface.find(params.provider, params.interface, params.family);
+    std::snprintf(device.name, sizeof(device.name), "%s", device.interface.name);
+    return found;
 }
 
 // ------------------------------------------------------------------------------------ libfabric
@@ -53,7 +40,7 @@ fi_info *make_hints(const hca &device, std::size_t tx_size, std::size_t rx_size)
     fi_info *hints = fi_allocinfo();
     if (hints == nullptr)
         return nullptr;
-    const auto *address = reinterpret_cast<const sockaddr *>(&device.address);
+    const auto *address = reinterpret_cast<const sockaddr *>(&device.interface.address);
     hints->caps = FI_MSG | FI_RMA;
     hints->ep_attr->type = FI_EP_MSG;
     // What we can do without, the provider leaves out of its answer.
@@ -221,11 +208,11 @@ status open_device(hca &device)
 
 void name_attributes(hca &device)
 {
-    std::snprintf(device.mtu, sizeof(device.mtu), "%ld", port_support::interface_mtu(device.name));
     hca_attr can;
     can.immediate_data = device.immediate_data;
-    device.names.set({.provider = device.params.provider, .device = device.name, .mtu = device.mtu},
-                     can);
+    device.names.set(
+        {.provider = device.params.provider, .device = device.name, .mtu = device.interface.mtu},
+        can);
     device.names.add("LIBFABRIC_ENDPOINT", "FI_EP_MSG");
 }
 
@@ -293,7 +280,7 @@ void transport::dapls_ib_close_hca(hca &device)
 void transport::dapls_ib_query_hca(const hca &device, hca_attr &attr)
 {
     attr = {};
-    attr.address = reinterpret_cast<const DAT_SOCK_ADDR *>(&device.address);
+    attr.address = device.interface.shown();
     attr.hca_name = device.name;
     attr.vendor_name = "libfabric";
     attr.firmware_version_major = FI_MAJOR(fi_version());

@@ -16,6 +16,7 @@
 #include "dapls_ib.hpp"
 #include "deferred_completions.hpp"
 #include "epoll_members.hpp"
+#include "local_interface.hpp"
 #include "named_attributes.hpp"
 #include "osd_annotations.hpp"
 #include "osd_fence.hpp"
@@ -245,8 +246,7 @@ struct cr {
 
 struct hca : connection_service {
     adapter_params params;
-    sockaddr_storage address{};
-    char mtu[24] = {};
+    local_interface interface;
     named_attributes names;
     adapter *owner = nullptr;
 
