@@ -210,6 +210,9 @@ struct hca_attr {
     bool immediate_data = false; ///< [immediate_data] this device can
     bool atomics = false;        ///< [atomics] this device can
     bool solicited_wait = false; ///< [solicited_wait] this device can
+    // A port leaves the next two as they are where each of its devices can.
+    bool ep_windows = true;      ///< [ep_windows] this device can
+    bool send_invalidate = true; ///< [send_invalidate] this device can
     /// Shown as provider_specific_attr. Programs look here for DAT_IB_IMMED_DATA,
     /// DAT_IB_FETCH_AND_ADD and DAT_IB_CMP_AND_SWAP, "TRUE" or "FALSE", before they use them.
     const DAT_NAMED_ATTR *named_attrs = nullptr;
@@ -751,7 +754,8 @@ struct dapls_ib : Types, port_traits {
     ///
     /// send_invalidate is a send that also takes a key away from the peer: the key of a window of
     /// its protection domain, open to this connection. The receive completes when the key is dead.
-    /// With any other key the message fails, and the connection with it.
+    /// With any other key the message fails, and the connection with it. With [ep_windows] a device
+    /// may treat the keys of windows so that are open to more than one connection.
     ///
     /// read_to_rmr is an RDMA read of remote->segment_length bytes into memory that a remote key of
     /// this side names, of a region or a window with the right to remote writes. `to` is not

@@ -104,8 +104,7 @@ void fill(const adapter &ia, DAT_PROVIDER_ATTR &out)
     out.srq_watermarks_supported = !srqs ? 0 : claims.ep_watermarks ? 3 : 1;
     out.srq_info_supported = srqs ? 1 : 0;
     out.ep_recv_info_supported = srqs && !claims.ep_watermarks ? 0 : 2;
-    out.rmr_scope_supported =
-        claims.ep_windows && attr.max_mws != 0 ? DAT_RMR_SCOPE_ANY : DAT_RMR_SCOPE_PZ;
+    out.rmr_scope_supported = attr.ep_windows ? DAT_RMR_SCOPE_ANY : DAT_RMR_SCOPE_PZ;
     out.ha_loadbalancing = DAT_HA_LB_NONE;
     out.num_provider_specific_attr = attr.num_named_attrs;
     out.provider_specific_attr = const_cast<DAT_NAMED_ATTR *>(attr.named_attrs);

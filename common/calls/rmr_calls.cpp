@@ -40,7 +40,7 @@ status create(pz &zone, DAT_RMR_SCOPE scope, DAT_RMR_HANDLE *out)
 {
     if (out == nullptr)
         return invalid_parameter(2);
-    if (scope == DAT_RMR_SCOPE_EP && (!claims.ep_windows || zone.ia->attr.max_mws == 0))
+    if (scope == DAT_RMR_SCOPE_EP && !zone.ia->attr.ep_windows)
         return not_supported;
     if (zone.ia->has_most<rmr>(zone.ia->attr.max_mws))
         return status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_MEMORY_REGION);

@@ -729,10 +729,9 @@ DAT_UINT64 count_of(DAT_HANDLE ep, DAT_EP_COUNTERS which, bool reset = false)
     return value;
 }
 
-/// Makes a window of an endpoint, over the first bytes of its memory.
-DAT_RMR_CONTEXT open_window(const test_endpoint &of, DAT_RMR_HANDLE &window)
+/// Binds a window through an endpoint, to the first bytes of its memory.
+DAT_RMR_CONTEXT open_window(const test_endpoint &of, DAT_RMR_HANDLE window)
 {
-    MUST(dat_rmr_create(of.pz, &window));
     const DAT_LMR_TRIPLET part = of.memory.local(0, 64);
     DAT_RMR_CONTEXT context = 0;
     MUST(dat_rmr_bind(window, of.memory.lmr, &part, DAT_MEM_PRIV_REMOTE_WRITE_FLAG, DAT_VA_TYPE_VA,
@@ -785,7 +784,7 @@ TEST_CASE("EXT-21: a message that invalidates an RMR counts as others, where it 
         "dat_ep_post_send_with_invalidate");
     if (ia.attr.max_rmrs == 0 || call == nullptr)
         NOT_CLAIMED("sends that invalidate");
-    DAT_RMR_HANDLE window = DAT_HANDLE_NULL;
+    DAT_RMR_HANDLE window = make_closable_rmr(own);
     const DAT_RMR_CONTEXT context = open_window(own, window);
     MUST(own.recv(64, 64));
     DAT_LMR_TRIPLET local = pair.active.memory.local(0, 40);
@@ -816,6 +815,7 @@ TEST_CASE("EXT-23: a read to what an RMR context names counts as others, with it
     if (ia.attr.max_rmrs == 0 || call == nullptr)
         NOT_CLAIMED("reads to RMRs");
     DAT_RMR_HANDLE window = DAT_HANDLE_NULL;
+    MUST(dat_rmr_create(own.pz, &window));
     DAT_RMR_TRIPLET to = own.memory.remote(0, 40);
     to.rmr_context = open_window(own, window);
     const DAT_RMR_TRIPLET from = pair.passive.memory.remote(0, 40);

@@ -484,12 +484,6 @@ DAT_RETURN read_to(const test_endpoint &by, const DAT_RMR_TRIPLET &to, const DAT
         MUST(answer);                                                                              \
     } while (false)
 
-bool has_narrow_windows(const adapter &ia)
-{
-    return ia.attr.max_rmrs != 0 && ia.provider.rmr_scope_supported != DAT_RMR_SCOPE_PZ &&
-           find_symbol("dat_rmr_create_for_ep") != nullptr;
-}
-
 /// One more endpoint in the zone of another, connected to a peer of its own.
 struct endpoint_sharing {
     explicit endpoint_sharing(test_endpoint &like) : peer(like.ia)
@@ -513,9 +507,14 @@ struct endpoint_sharing {
 /// A window of the narrow scope.
 void narrow(window &of)
 {
-    auto *call = optional_call<decltype(dat_rmr_create_for_ep)>("dat_rmr_create_for_ep");
     MUST(of.free());
-    MUST(call(of.owner.pz, &of.rmr));
+    of.rmr = make_narrow_rmr(of.owner);
+}
+
+void make_closable(window &of)
+{
+    MUST(of.free());
+    of.rmr = make_closable_rmr(of.owner);
 }
 
 } // namespace
@@ -527,6 +526,7 @@ TEST_CASE("RMR-15: a message invalidates the receiver's RMR, and its completion 
     adapter ia;
     NEED_WINDOWS(ia);
     lender f(ia);
+    make_closable(f.opened);
     test_endpoint &to = f.pair.passive;
     f.opened.bind(f.there, part_at, part_size);
     const DAT_RMR_TRIPLET open = f.opened.remote(f.there, part_at, part_size);
@@ -559,6 +559,7 @@ TEST_CASE("RMR-16: a region is free once a message has invalidated what was boun
     adapter ia;
     NEED_WINDOWS(ia);
     lender f(ia);
+    make_closable(f.opened);
     region part(ia, f.pair.passive.pz, 4096);
     f.opened.bind(part, 0, 64);
     CHECK(same_type(dat_lmr_free(part.lmr), DAT_INVALID_STATE));
@@ -575,6 +576,7 @@ TEST_CASE("RMR-17: without its flag a send with invalidate is a plain send" *
     adapter ia;
     NEED_WINDOWS(ia);
     lender f(ia);
+    make_closable(f.opened);
     f.opened.bind(f.there, part_at, part_size);
     MUST(f.pair.passive.recv(0, 64));
     NEED(send_invalidating(f.pair.active, f.opened.context, 1, DAT_FALSE), "sends that invalidate");
@@ -593,10 +595,12 @@ TEST_CASE("RMR-18: a message cannot invalidate what is no RMR of the receiver's 
     NEED_WINDOWS(ia);
     connected_pair with_stranger(ia); // has another zone
     window elsewhere(with_stranger.passive);
+    make_closable(elsewhere);
     elsewhere.bind(with_stranger.passive.memory, part_at, part_size);
     for (const int which : {0, 1, 2}) {
         CAPTURE(which);
         lender f(ia);
+        make_closable(f.opened);
         f.opened.bind(f.there, part_at, part_size);
         const DAT_RMR_CONTEXT key = which == 0   ? f.opened.context ^ 0x00ff0000
                                     : which == 1 ? f.there.rmr_context
@@ -856,6 +860,74 @@ TEST_CASE("RMR-25: a region below a window is kept, and freed after it is out of
     CHECK(ends_connection(next_event(f.pair.active.connect_evd).event_number));
     CHECK(ends_connection(next_event(f.pair.passive.connect_evd).event_number));
     CHECK(lent.copy() == before);
+}
+
+TEST_CASE("RMR-26: a message closes an RMR of the zone's scope, or fails and leaves it bound" *
+          hint("deliver the message and leave the context alive") * needs("send_with_invalidate"))
+{
+    adapter ia;
+    NEED_WINDOWS(ia);
+    lender f(ia);
+    f.opened.bind(f.there, part_at, part_size);
+    const DAT_RMR_TRIPLET open = f.opened.remote(f.there, part_at, part_size);
+    MUST(f.pair.passive.recv(0, 64, 8));
+    NEED(send_invalidating(f.pair.active, open.rmr_context, 9), "sends that invalidate");
+    const auto got = next_dto(f.pair.passive.recv_evd);
+    CHECK(got.user_cookie.as_64 == 8);
+    CHECK(next_dto(f.pair.active.request_evd).user_cookie.as_64 == 9);
+    DAT_RMR_PARAM param;
+    if (got.status == DAT_DTO_SUCCESS) {
+        CHECK(got.operation == DAT_DTO_RECEIVE_WITH_INVALIDATE);
+        CHECK(got.rmr_context == open.rmr_context);
+        CHECK(same_code(query_rmr(f.opened, param), bad_arg(2)));
+        f.expect_dead(open);
+    } else {
+        CHECK(ends_connection(next_event(f.pair.active.connect_evd).event_number));
+        CHECK(ends_connection(next_event(f.pair.passive.connect_evd).event_number));
+        CHECK(same_code(query_rmr(f.opened, param), success));
+    }
+}
+
+TEST_CASE("RMR-27: an RMR made for an endpoint is bound again, also through another endpoint" *
+          hint("fail a bind of a window that is open, or leave its old context alive") *
+          needs("rmr_create_for_ep"))
+{
+    adapter ia;
+    NEED_WINDOWS(ia);
+    if (!has_narrow_windows(ia))
+        NOT_CLAIMED("RMRs of one endpoint");
+    lender f(ia);
+    narrow(f.opened);
+    const auto open = [&f] { return f.opened.remote(f.there, part_at, part_size); };
+    f.opened.bind(f.there, part_at, part_size);
+    const DAT_RMR_TRIPLET first = open();
+    for (std::uint64_t i = 0; i < 3; ++i)
+        MUST(f.opened.post_bind(f.there, part_at, part_size, may_read | may_write, i));
+    for (std::uint64_t i = 0; i < 3; ++i)
+        f.opened.expect_bound(i);
+    CHECK(open().rmr_context != first.rmr_context);
+    f.write_there(open(), 1);
+    for (int i = 0; i < 2; ++i) {
+        MUST(f.opened.post_unbind());
+        f.opened.expect_bound();
+    }
+    f.opened.bind(f.there, part_at, part_size);
+    f.write_there(open(), 2);
+    {
+        endpoint_sharing other(f.pair.passive);
+        const DAT_LMR_TRIPLET part = f.there.local(part_at, part_size);
+        MUST(dat_rmr_bind(f.opened.rmr, f.there.lmr, &part, DAT_MEM_PRIV_REMOTE_WRITE_FLAG,
+                          DAT_VA_TYPE_VA, other.ep, cookie_of(0), DAT_COMPLETION_DEFAULT_FLAG,
+                          &f.opened.context));
+        f.opened.expect_bound();
+        other.peer.memory.fill(0, part_size, 3);
+        MUST(other.peer.write(0, part_size, open(), 4));
+        CHECK(next_dto(other.peer.request_evd).status == DAT_DTO_SUCCESS);
+        CHECK(becomes_true([&] { return f.there.holds(part_at, part_size, 3); }));
+    }
+    f.opened.bind(f.there, part_at, part_size); // the other endpoint is gone
+    f.write_there(open(), 5);
+    f.expect_dead(first);
 }
 
 } // namespace conformance

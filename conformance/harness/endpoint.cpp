@@ -142,6 +142,29 @@ socket_address::socket_address(const adapter &ia, DAT_CONN_QUAL port)
     reinterpret_cast<sockaddr_in &>(storage_).sin_port = htons(static_cast<std::uint16_t>(port));
 }
 
+bool has_narrow_windows(const adapter &ia)
+{
+    return ia.attr.max_rmrs != 0 && ia.provider.rmr_scope_supported != DAT_RMR_SCOPE_PZ &&
+           find_symbol("dat_rmr_create_for_ep") != nullptr;
+}
+
+DAT_RMR_HANDLE make_narrow_rmr(const test_endpoint &of)
+{
+    auto *call = optional_call<decltype(dat_rmr_create_for_ep)>("dat_rmr_create_for_ep");
+    DAT_RMR_HANDLE made = DAT_HANDLE_NULL;
+    MUST(call(of.pz, &made));
+    return made;
+}
+
+DAT_RMR_HANDLE make_closable_rmr(const test_endpoint &of)
+{
+    if (has_narrow_windows(of.ia))
+        return make_narrow_rmr(of);
+    DAT_RMR_HANDLE made = DAT_HANDLE_NULL;
+    MUST(dat_rmr_create(of.pz, &made));
+    return made;
+}
+
 listener::listener(adapter &on, DAT_PSP_FLAGS flags, DAT_COUNT qlen)
     : ia(on), cr_evd(make_evd(on, DAT_EVD_CR_FLAG, qlen))
 {

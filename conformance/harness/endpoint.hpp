@@ -55,6 +55,12 @@ public:
 DAT_EP_PARAM ep_param(DAT_EP_HANDLE ep);
 DAT_DTO_COOKIE cookie_of(std::uint64_t value);
 
+/// Whether RMRs can be made for one endpoint.
+bool has_narrow_windows(const adapter &ia);
+DAT_RMR_HANDLE make_narrow_rmr(const test_endpoint &of);
+/// Makes an RMR that a peer's message can close. RMR-26 judges the others.
+DAT_RMR_HANDLE make_closable_rmr(const test_endpoint &of);
+
 /// A PSP on an unused qualifier.
 class listener {
 public:

@@ -286,6 +286,99 @@ TEST_CASE("odp=1 is refused where the device has no paging on demand")
     CHECK(log.find("odp=1") != std::string::npos);
 }
 
+// ---------------------------------------------------------------------------- windows
+
+namespace {
+
+/// An RMR for the peer of one endpoint.
+class peer_window {
+public:
+    explicit peer_window(test_endpoint &of) : owner_(of)
+    {
+        MUST(dat_rmr_create_for_ep(of.pz, &rmr_));
+    }
+    peer_window(const peer_window &) = delete;
+    peer_window &operator=(const peer_window &) = delete;
+    ~peer_window() { (void)dat_rmr_free(rmr_); }
+
+    DAT_RETURN post_bind(std::uint64_t cookie)
+    {
+        const DAT_LMR_TRIPLET part = owner_.memory.local(0, 64);
+        DAT_RMR_CONTEXT context = 0;
+        return dat_rmr_bind(rmr_, owner_.memory.lmr, &part, DAT_MEM_PRIV_REMOTE_WRITE_FLAG,
+                            DAT_VA_TYPE_VA, owner_.ep, cookie_of(cookie),
+                            DAT_COMPLETION_DEFAULT_FLAG, &context);
+    }
+    void expect_bound(std::uint64_t cookie)
+    {
+        const DAT_EVENT event = next_event(owner_.request_evd, DAT_RMR_BIND_COMPLETION_EVENT);
+        CHECK(event.event_data.rmr_completion_event_data.user_cookie.as_64 == cookie);
+        CHECK(event.event_data.rmr_completion_event_data.status == DAT_RMR_BIND_SUCCESS);
+    }
+
+private:
+    test_endpoint &owner_;
+    DAT_RMR_HANDLE rmr_ = DAT_HANDLE_NULL;
+};
+
+} // namespace
+
+TEST_CASE("RMRs for one endpoint are refused where the device lacks windows of type 2")
+{
+    stand_in::device().windows_of_one_peer = false;
+    adapter ia;
+    stand_in::device().windows_of_one_peer = true;
+    connected_pair pair(ia);
+    CHECK(ia.provider.rmr_scope_supported == DAT_RMR_SCOPE_PZ);
+    DAT_RMR_HANDLE rmr = DAT_HANDLE_NULL;
+    CHECK(refused(dat_rmr_create_for_ep(pair.active.pz, &rmr)));
+    DAT_LMR_TRIPLET local = pair.active.memory.local(0, 64);
+    CHECK(refused(dat_ep_post_send_with_invalidate(pair.active.ep, 1, &local, cookie_of(1),
+                                                   DAT_COMPLETION_DEFAULT_FLAG, DAT_TRUE, 1)));
+    MUST(dat_rmr_create(pair.active.pz, &rmr));
+    MUST(dat_rmr_free(rmr));
+    move_data(pair.active, pair.passive);
+}
+
+TEST_CASE("a queue pair goes with its connection, though a window is open to the peer")
+{
+    adapter ia;
+    connected_pair pair(ia);
+    peer_window opened(pair.active);
+    const std::size_t before = stand_in::queue_pairs();
+    for (std::uint64_t round = 0; round < 3; ++round) {
+        MUST(opened.post_bind(round));
+        opened.expect_bound(round);
+        MUST(pair.active.disconnect(DAT_CLOSE_ABRUPT_FLAG));
+        next_connection(pair.active.connect_evd, DAT_CONNECTION_EVENT_DISCONNECTED);
+        next_connection(pair.passive.connect_evd, DAT_CONNECTION_EVENT_DISCONNECTED);
+        MUST(dat_ep_reset(pair.active.ep));
+        MUST(dat_ep_reset(pair.passive.ep));
+        CHECK(stand_in::queue_pairs() == before);
+        establish(pair.active, pair.passive);
+    }
+    move_data(pair.active, pair.passive);
+}
+
+TEST_CASE("as many binds of one window can be outstanding as an endpoint has requests")
+{
+    adapter ia;
+    test_endpoint sender(ia);
+    DAT_EP_PARAM param = ep_param(sender.ep);
+    param.ep_attr.max_request_dtos = 8;
+    endpoint_options few;
+    few.attr = &param.ep_attr;
+    connected_pair pair(ia, few);
+    peer_window opened(pair.active);
+    MUST(pair.active.send(0, 64, 0)); // the peer has no receive
+    for (std::uint64_t i = 1; i < 8; ++i)
+        MUST(opened.post_bind(i));
+    MUST(pair.passive.recv(0, 64));
+    CHECK(next_dto(pair.active.request_evd).status == DAT_DTO_SUCCESS);
+    for (std::uint64_t i = 1; i < 8; ++i)
+        opened.expect_bound(i);
+}
+
 // ---------------------------------------------------------------------------- connections
 
 TEST_CASE("connections that the peer has ended leave no identifier behind")

@@ -33,7 +33,7 @@ void defer(cq &c, const ibv_wc &entry) OSD_REQUIRES(c.lock)
         return;
     if (is_suppressed_success(entry, w))
         return note_success(w);
-    read_completion(nullptr, entry, w, w.done);
+    read_completion(*c.device, nullptr, entry, w, w.done);
     if (w.queue != nullptr)
         c.defer(w);
 }
@@ -185,7 +185,7 @@ bool poll_slow(cq &c, completion &done)
                 note_success(*w);
                 continue;
             }
-            read_completion(&c, entry, *w, w->done);
+            read_completion(*c.device, &c, entry, *w, w->done);
         } else if (c.has_deferred()) {
             w = c.pop_deferred();
         } else {

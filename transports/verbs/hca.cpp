@@ -93,6 +93,10 @@ void note_kind(hca &device)
     device.read_sink_is_remote = device.iwarp && !device.siw;
     device.windows = port_features.memory_windows && device.limits.max_mw > 0 &&
                      (device.limits.device_cap_flags & IBV_DEVICE_MEM_WINDOW) != 0;
+    constexpr unsigned type_2 = IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
+    device.peer_windows = port_features.ep_windows && device.windows &&
+                          (device.limits.device_cap_flags & type_2) != 0 &&
+                          (device.limits.device_cap_flags & IBV_DEVICE_MEM_MGT_EXTENSIONS) != 0;
     device.limits.max_mr_size = std::min<std::uint64_t>(
         device.limits.max_mr_size, device.siw ? siw_longest_region : longest_region);
     if (device.params.settle_ms == adapter_params::own)
@@ -298,6 +302,7 @@ void transport::dapls_ib_query_hca(const hca &device, hca_attr &attr)
     attr.immediate_data = has_immediate(device);
     attr.atomics = has_atomics(device);
     attr.solicited_wait = has_solicited(device);
+    attr.ep_windows = attr.send_invalidate = device.peer_windows;
     attr.max_mr_size = limits.max_mr_size;
     attr.max_message_size = std::min<DAT_UINT32>(device.port_limits.max_msg_sz, max_transfer);
     attr.max_rdma_size = attr.max_message_size;

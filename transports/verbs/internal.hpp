@@ -100,6 +100,29 @@ inline int no_bytes(ibv_sge *entries)
     return 1;
 }
 
+/// Posts by `post`, which returns an errno; `last` is the last operation of that queue.
+template <class Post>
+status post_slow(qp &q, cq &completes_on, wr *&last, wr &w, Post post)
+{
+    osd::lock_guard hold(q.lock);
+    if (q.handle == nullptr) {
+        w.finished = true;
+        completes_on.flush(w);
+        return success;
+    }
+    w.finished = false;
+    const int error = post(q.handle);
+    if (error != 0)
+        return refused_post(error);
+    last = &w;
+    return success;
+}
+
+// --- windows.cpp
+
+/// Closes the windows that are open to the peer of this queue pair.
+void close_windows(const qp &q);
+
 // --- srq.cpp
 
 /// The queue pair takes receives of its SRQ from now on, or no longer.

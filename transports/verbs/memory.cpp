@@ -106,27 +106,4 @@ void transport::dapls_ib_mr_deregister(mr &region)
     vrb::log_failure(*region.device, "ibv_dereg_mr", ibv_dereg_mr(region.handle));
 }
 
-status transport::dapls_ib_mw_alloc(pd &domain, mw &window)
-{
-    constexpr int no_right = IBV_ACCESS_MW_BIND;
-    window.device = domain.device;
-    {
-        osd::lock_guard hold(domain.device->lock);
-        if (domain.nothing == nullptr)
-            domain.nothing = ibv_reg_mr(domain.handle, &domain, 1, no_right);
-        window.nothing = domain.nothing;
-    }
-    if (window.nothing != nullptr) // type 1: its key is known when the bind is posted
-        window.handle = ibv_alloc_mw(domain.handle, IBV_MW_TYPE_1);
-    return window.handle != nullptr ? success
-                                    : call_failed(window.device->name, "ibv_alloc_mw", errno);
-}
-
-void transport::dapls_ib_mw_free(mw &window)
-{
-    if (window.device->foreign())
-        return;
-    vrb::log_failure(*window.device, "ibv_dealloc_mw", ibv_dealloc_mw(window.handle));
-}
-
 } // namespace dapl::verbs

@@ -79,6 +79,7 @@ struct wr : work_request {
 /// Tells a ring which of an object's links is its own.
 struct all_link : list_link {};
 struct drawing_link : list_link {};
+struct bound_link : list_link {};
 
 struct cq final : all_link, deferred_completions<wr> {
     // The consumer's, inside the door.
@@ -208,10 +209,22 @@ struct mr {
     ibv_mr *handle = nullptr;
 };
 
-struct mw {
+struct mw : bound_link {
     hca *device = nullptr;
-    ibv_mw *handle = nullptr;
+    pd *zone = nullptr;
     ibv_mr *nothing = nullptr; ///< region without rights in its pd
+    /// Null after a connection ended that it was open to; guarded by bound_windows::lock.
+    ibv_mw *handle = nullptr;
+    qp *through = nullptr; ///< [ep_windows] queue pair to whose peer it is open; guarded likewise
+    std::atomic<std::uint32_t> closed{0}; ///< [send_invalidate] key that a peer's message closed
+};
+
+/// The windows that are open to the peer of one queue pair. A message names one by its key.
+struct bound_windows {
+    static constexpr std::uint32_t buckets = 64;
+
+    osd::mutex lock; ///< taken below all others
+    list<mw, bound_link> by_key[buckets] OSD_GUARDED_BY(lock);
 };
 
 /// Receives that several queue pairs draw from. A completion names the queue pair that took one by
@@ -269,9 +282,11 @@ struct hca : connection_service {
     bool siw = false;
     bool fixed_cqs = false;           ///< the device does not resize CQs
     bool windows = false;             ///< regions are registered so that windows can be bound
+    bool peer_windows = false;        ///< it has windows of type 2, and messages that close them
     bool read_sink_is_remote = false; ///< the target of a read shall be open to remote writes
     std::size_t max_private_data = 0;
     completion_vectors vectors;
+    bound_windows bound;
     cq spare; ///< stands in for queue pairs that lack a CQ; verbs wants two
 
     // The service thread watches the channel, the async events, and the first domain. A consumer in
@@ -309,6 +324,8 @@ void wake_waiter(hca &);
 DAT_DTO_COMPLETION_STATUS failure_of(cq *polled, const wr &, ibv_wc_status) OSD_COLD;
 /// Stands for the queue pair that took a receive; null when that is gone.
 work_queue *receiver_of(srq &, std::uint32_t qp_num);
+/// A peer's message has closed the window that has this key.
+void note_closed(hca &, std::uint32_t key) OSD_COLD;
 
 inline wr &request_of(const ibv_wc &entry)
 {
@@ -365,13 +382,14 @@ inline bool came_again(const ibv_wc &entry, const wr &request)
 /// Neither the port's own nor failed, and no more to tell than a length.
 OSD_ALWAYS_INLINE bool is_plain(const ibv_wc &entry, const wr &request)
 {
-    const unsigned more = entry.status | (entry.wc_flags & IBV_WC_WITH_IMM); // one branch for both
+    constexpr unsigned with_more = IBV_WC_WITH_IMM | IBV_WC_WITH_INV;
+    const unsigned more = entry.status | (entry.wc_flags & with_more); // one branch for both
     return more == 0 && request.plain;
 }
 
 /// Translates a CQE; `polled` is for failure_of().
-OSD_ALWAYS_INLINE void read_completion(cq *polled, const ibv_wc &entry, wr &request,
-                                       completion &done)
+OSD_ALWAYS_INLINE void read_completion([[maybe_unused]] hca &device, cq *polled,
+                                       const ibv_wc &entry, wr &request, completion &done)
 {
     request.finished = true;
     done.wr = &request;
@@ -381,6 +399,14 @@ OSD_ALWAYS_INLINE void read_completion(cq *polled, const ibv_wc &entry, wr &requ
     if constexpr (port_features.immediate_data) {
         done.has_immediate = (entry.wc_flags & IBV_WC_WITH_IMM) != 0;
         done.immediate = ntohl(entry.imm_data);
+    }
+    if constexpr (port_features.send_invalidate) {
+        done.invalidated = 0;
+        if (entry.status == IBV_WC_SUCCESS && (entry.wc_flags & IBV_WC_WITH_INV) != 0)
+            [[unlikely]] {
+            done.invalidated = entry.invalidated_rkey;
+            note_closed(device, done.invalidated);
+        }
     }
     if constexpr (port_features.solicited_wait)
         done.solicited = true; // perhaps
@@ -436,6 +462,10 @@ struct transport : dapls_ib<vrb::types> {
     static void dapls_ib_mw_free(mw &);
     static status dapls_ib_mw_bind(qp &, wr &, mw &, mr *, const mw_params &, DAT_COMPLETION_FLAGS,
                                    DAT_RMR_CONTEXT &key);
+    static bool dapls_ib_mw_is_bound(mw &window, DAT_RMR_CONTEXT key)
+    {
+        return window.closed.load() != key;
+    }
 
     static status dapls_ib_cq_alloc(hca &, cq &, evd &owner, DAT_COUNT &depth);
     static void dapls_ib_cq_free(cq &);
@@ -507,7 +537,7 @@ OSD_ALWAYS_INLINE bool transport::dapls_ib_completion_poll(cq &c, completion &do
         return poll_slow(c, done);
     }
     vrb::keep(c, {found.next + 1, found.left - 1});
-    vrb::read_completion(&c, *found.next, request, done);
+    vrb::read_completion(*c.device, &c, *found.next, request, done);
     c.consumer.leave();
     return true;
 }

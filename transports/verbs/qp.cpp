@@ -25,14 +25,27 @@ std::uint32_t at_least_one(DAT_COUNT n)
     return static_cast<std::uint32_t>(std::max(n, 1));
 }
 
-ibv_qp *create_qp(qp &q, std::uint32_t max_inline)
+/// Room for the requests of an endpoint, and the closing marker.
+std::uint32_t plain_room(const qp &q)
+{
+    return at_least_one(q.params.max_send) + 1;
+}
+
+/// Room for as many requests more as may go in front of binds of windows, if the device has it.
+std::uint32_t room_with_windows(const qp &q)
+{
+    const std::uint32_t more = q.device->peer_windows ? at_least_one(q.params.max_send) : 0;
+    return std::min(plain_room(q) + more, static_cast<std::uint32_t>(q.device->limits.max_qp_wr));
+}
+
+ibv_qp *create_qp(qp &q, std::uint32_t room, std::uint32_t max_inline)
 {
     ibv_qp_init_attr attr{};
     attr.qp_context = &q;
     attr.send_cq = q.send_cq->handle;
     attr.recv_cq = q.recv_cq->handle;
     attr.qp_type = IBV_QPT_RC;
-    attr.cap.max_send_wr = at_least_one(q.params.max_send) + 1; // the closing marker
+    attr.cap.max_send_wr = room;
     attr.srq = q.shared != nullptr ? q.shared->handle : nullptr;
     attr.cap.max_recv_wr = q.shared != nullptr ? 0 : at_least_one(q.params.max_recv);
     attr.cap.max_send_sge = at_least_one(q.params.max_send_iov);
@@ -65,10 +78,12 @@ int post_without_signal(ibv_qp *to, ibv_send_wr *request, ibv_send_wr **bad)
 status make_queue_pair(hca &device, qp &q)
 {
     ibv_qp *handle = nullptr;
-    if constexpr (own_features.inline_send)
-        handle = create_qp(q, device.params.max_inline);
-    if (handle == nullptr)
-        handle = create_qp(q, 0);
+    const std::uint32_t most = own_features.inline_send ? device.params.max_inline : 0;
+    const std::pair<std::uint32_t, std::uint32_t> sizes[] = {
+        {room_with_windows(q), most}, {room_with_windows(q), 0}, {plain_room(q), 0}};
+    for (const auto &[room, max_inline] : sizes)
+        if (handle == nullptr)
+            handle = create_qp(q, room, max_inline);
     int error = handle == nullptr ? errno : to_init(device, handle);
     if (error == 0) {
         if (q.shared != nullptr)
@@ -121,6 +136,8 @@ ibv_wr_opcode opcode_of(const wr &w)
         return IBV_WR_ATOMIC_FETCH_AND_ADD;
     case opcode::compare_swap:
         return IBV_WR_ATOMIC_CMP_AND_SWP;
+    case opcode::send_invalidate:
+        return IBV_WR_SEND_WITH_INV;
     default:
         return IBV_WR_SEND;
     }
@@ -175,6 +192,7 @@ void destroy_handle(qp &q) OSD_REQUIRES(q.lock)
     attr.qp_state = IBV_QPS_ERR;
     (void)ibv_modify_qp(q.handle, &attr, IBV_QP_STATE); // it may be there already
     drain_both(q, number);
+    close_windows(q);
     if (connection *heir = std::exchange(q.heir, nullptr))
         destroy_later(*heir, q.handle); // an iWARP kernel flushes before ibv_modify_qp returns
     else
@@ -202,24 +220,6 @@ void quit(hca &device, qp &q) OSD_REQUIRES(device.lock)
     device.wait_quiet(&q);
 }
 
-/// Posts by `post`, which returns an errno; `last` is the last operation of that queue.
-template <class Post>
-status post_slow(qp &q, cq &completes_on, wr *&last, wr &w, Post post)
-{
-    osd::lock_guard hold(q.lock);
-    if (q.handle == nullptr) {
-        w.finished = true;
-        completes_on.flush(w);
-        return success;
-    }
-    w.finished = false;
-    const int error = post(q.handle);
-    if (error != 0)
-        return refused_post(error);
-    last = &w;
-    return success;
-}
-
 /// [nth_signal] Lets the next suppressed request be signalled: the refused request may have been
 /// the nth.
 void signal_next(qp &q)
@@ -245,6 +245,10 @@ status post_request(qp &q, wr &w, ibv_send_wr &request)
 /// Remote address and operands of an extended operation.
 void set_operands(ibv_send_wr &request, const wr &w, const extended_request &wanted)
 {
+    if (w.operation == opcode::send_invalidate) {
+        request.invalidate_rkey = wanted.key;
+        return;
+    }
     const DAT_RMR_TRIPLET &remote = *wanted.remote;
     if (w.operation == opcode::write_immediate) {
         request.imm_data = htonl(wanted.immediate);
@@ -433,26 +437,6 @@ status transport::dapls_ib_post_extended(qp &q, wr &w, const extended_request &w
     request.send_flags = send_flags(q, w, wanted.flags) & ~static_cast<unsigned>(IBV_SEND_INLINE);
     set_operands(request, w, wanted);
     return post_request(q, w, request);
-}
-
-status transport::dapls_ib_mw_bind(qp &q, wr &w, mw &window, mr *region, const mw_params &range,
-                                   DAT_COMPLETION_FLAGS flags, DAT_RMR_CONTEXT &key)
-{
-    ibv_mw_bind bind{};
-    bind.wr_id = reinterpret_cast<std::uint64_t>(&w);
-    bind.send_flags = send_flags(q, w, flags) & (IBV_SEND_SIGNALED | IBV_SEND_FENCE);
-    // Some libraries refuse a bind without a region: so a byte without rights stands for no region.
-    bind.bind_info = {window.nothing, reinterpret_cast<std::uintptr_t>(window.nothing->addr), 1, 0};
-    if (region != nullptr)
-        bind.bind_info = {region->handle, range.address, range.length,
-                          remote_access(range.privileges)};
-    key = 0;
-    return post_slow(q, *q.send_cq, q.last_send, w, [&](ibv_qp *handle) {
-        const int error = ibv_bind_mw(handle, window.handle, &bind);
-        if (error == 0 && region != nullptr)
-            key = window.handle->rkey;
-        return error;
-    });
 }
 
 void transport::dapls_ib_qp_free(qp &q)

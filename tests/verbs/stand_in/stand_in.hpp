@@ -17,6 +17,7 @@ struct settings {
     std::uint32_t max_inline = 512;
     bool on_demand_paging = true;
     bool relaxed_ordering = true;
+    bool windows_of_one_peer = true; ///< type 2, and messages that close them
     /// Lengths of sent messages in completions, which real devices leave undefined.
     std::uint32_t length_of_sent = 0xdeadbeef;
 };
@@ -30,6 +31,8 @@ std::vector<int> vectors_in_use();
 std::vector<unsigned> rights_of_regions();
 /// How many posted requests carried their bytes themselves.
 std::size_t inline_posts();
+/// How many queue pairs there are.
+std::size_t queue_pairs();
 /// How many identifiers of the connection manager there are.
 std::size_t identifiers();
 /// How often a CQ was to be armed, with or without success.

@@ -224,6 +224,17 @@ receive take_receive(queue_pair &target)
 
 enum class step { done, waits, failed };
 
+/// Closes a window of type 2 that is open to the peer of this queue pair. False for other keys.
+bool close_window(const queue_pair &of, std::uint32_t key)
+{
+    const auto found = all().windows.find(key);
+    if (found == all().windows.end() || found->second->bound_by != of.qp_num ||
+        found->second->in == nullptr)
+        return false;
+    found->second->in = nullptr;
+    return true;
+}
+
 step deliver(queue_pair &q, queue_pair &target, std::vector<char> *bytes)
 {
     const request sent = q.requests.front();
@@ -237,14 +248,9 @@ step deliver(queue_pair &q, queue_pair &target, std::vector<char> *bytes)
         raise_of(target, IBV_EVENT_QP_REQ_ERR);
     } else if (bytes != nullptr && !scatter(target.pd, taken.places, *bytes)) {
         wrong = IBV_WC_LOC_PROT_ERR;
-    } else if (sent.wr.opcode == IBV_WR_SEND_WITH_INV) {
-        const auto found = all().windows.find(sent.wr.invalidate_rkey);
-        const bool may = found != all().windows.end() && found->second->type == IBV_MW_TYPE_2 &&
-                         found->second->bound_by == target.qp_num;
-        if (may)
-            found->second->in = nullptr;
-        else
-            wrong = IBV_WC_REM_INV_REQ_ERR;
+    } else if (sent.wr.opcode == IBV_WR_SEND_WITH_INV &&
+               !close_window(target, sent.wr.invalidate_rkey)) {
+        wrong = IBV_WC_REM_INV_REQ_ERR;
     }
     complete_receive(target, taken, wrong, sent, length);
     if (wrong == IBV_WC_SUCCESS)
@@ -335,40 +341,52 @@ step change(queue_pair &q, queue_pair &target)
     return step::failed;
 }
 
+bool can_be_bound(const ibv_mw_bind_info &range, const queue_pair &through)
+{
+    return range.mr != nullptr && range.mr->pd == through.pd &&
+           lies_in(range.addr, range.length, reinterpret_cast<std::uint64_t>(range.mr->addr),
+                   range.mr->length) &&
+           (static_cast<region *>(range.mr)->rights & IBV_ACCESS_MW_BIND) != 0;
+}
+
+/// A window of type 2 is closed before it is bound again, and never bound to nothing.
+bool can_bind(const window &bound, const ibv_mw_bind_info &range, const queue_pair &through)
+{
+    if (bound.type == IBV_MW_TYPE_2)
+        return bound.in == nullptr && range.length != 0 && bound.pd == through.pd &&
+               can_be_bound(range, through);
+    return range.length == 0 || can_be_bound(range, through);
+}
+
 step bind(queue_pair &q)
 {
     const auto &wanted = q.requests.front().wr.bind_mw;
     auto &bound = *static_cast<window *>(wanted.mw);
     const auto &range = wanted.bind_info;
-    const bool good = range.length == 0 ||
-                      (range.mr != nullptr && range.mr->pd == q.pd &&
-                       lies_in(range.addr, range.length,
-                               reinterpret_cast<std::uint64_t>(range.mr->addr), range.mr->length) &&
-                       (static_cast<region *>(range.mr)->rights & IBV_ACCESS_MW_BIND) != 0);
-    if (!good || (bound.type == IBV_MW_TYPE_2 && bound.in != nullptr)) {
+    constexpr unsigned key_bits = 8;
+    const bool has_key =
+        bound.key == q.requests.front().old_key && bound.key >> key_bits == wanted.rkey >> key_bits;
+    if (!has_key || !can_bind(bound, range, q)) {
         refuse_first(q, IBV_WC_MW_BIND_ERR);
         return step::failed;
     }
-    all().windows.erase(bound.rkey);
-    bound.rkey = wanted.rkey;
+    all().windows.erase(bound.key);
+    bound.key = wanted.rkey;
     bound.in = range.length == 0 ? nullptr : range.mr;
     bound.begin = range.addr;
     bound.length = range.length;
     bound.rights = range.mw_access_flags;
     bound.bound_by = bound.type == IBV_MW_TYPE_2 ? q.qp_num : 0;
-    all().windows[bound.rkey] = &bound;
+    all().windows[bound.key] = &bound;
     return step::done;
 }
 
 step invalidate(queue_pair &q)
 {
-    const auto found = all().windows.find(q.requests.front().wr.invalidate_rkey);
-    if (found == all().windows.end() || found->second->bound_by != q.qp_num) {
-        refuse_first(q, IBV_WC_MW_BIND_ERR);
-        return step::failed;
-    }
-    found->second->in = nullptr;
-    return step::done;
+    if (close_window(q, q.requests.front().wr.invalidate_rkey))
+        return step::done;
+    refuse_first(q, IBV_WC_LOC_QP_OP_ERR);
+    return step::failed;
 }
 
 step execute(queue_pair &q, queue_pair &target)

@@ -115,6 +115,8 @@ int post_one(queue_pair &q, const ibv_send_wr &wr)
     if (wr.num_sge > static_cast<int>(q.room.max_send_sge))
         return EINVAL;
     request posted{wr, {}, {}};
+    if (wr.opcode == IBV_WR_BIND_MW)
+        posted.old_key = wr.bind_mw.mw->rkey;
     if (wr.opcode != IBV_WR_BIND_MW && wr.opcode != IBV_WR_LOCAL_INV)
         posted.places = places_of(wr.sg_list, wr.num_sge);
     if ((wr.send_flags & IBV_SEND_INLINE) != 0) {
@@ -181,11 +183,15 @@ ibv_mw *alloc_mw(ibv_pd *domain, ibv_mw_type type)
     const hold guard(all().lock);
     if (is_dead(domain->context))
         return nullptr;
+    if (type == IBV_MW_TYPE_2 && !all().has.windows_of_one_peer) {
+        errno = EOPNOTSUPP;
+        return nullptr;
+    }
     auto *made = new window{};
     made->context = domain->context;
     made->pd = domain;
     made->type = type;
-    made->rkey = new_number() << 8;
+    made->key = made->rkey = new_number() << 8;
     return made;
 }
 
@@ -209,7 +215,7 @@ int dealloc_mw(ibv_mw *handle)
 {
     const hold guard(all().lock);
     auto *gone = static_cast<window *>(handle);
-    all().windows.erase(gone->rkey);
+    all().windows.erase(gone->key);
     delete gone;
     return 0;
 }
@@ -330,6 +336,12 @@ void let_arm(bool allowed)
     all().arms = allowed;
 }
 
+std::size_t queue_pairs()
+{
+    const hold guard(all().lock);
+    return all().pairs.size();
+}
+
 std::size_t identifiers()
 {
     const hold guard(all().lock);
@@ -434,7 +446,9 @@ int ibv_query_device(ibv_context *, ibv_device_attr *attr)
     is.hw_ver = 1;
     is.max_qp = 65'536;
     is.max_qp_wr = most_requests;
-    is.device_cap_flags = IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
+    is.device_cap_flags = IBV_DEVICE_MEM_WINDOW;
+    if (device().windows_of_one_peer)
+        is.device_cap_flags |= IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_MEM_MGT_EXTENSIONS;
     is.max_sge = 32;
     is.max_sge_rd = 32;
     is.max_cq = 65'536;
@@ -705,6 +719,9 @@ int ibv_destroy_qp(ibv_qp *handle)
 {
     const hold guard(all().lock);
     auto *gone = static_cast<queue_pair *>(handle);
+    for (const auto &[key, each] : all().windows)
+        if (each->in != nullptr && each->bound_by == gone->qp_num)
+            return EBUSY;
     // Completions that nobody has polled go with it, as with adapters.
     for (ibv_cq *each : {gone->send_cq, gone->recv_cq}) {
         auto &entries = static_cast<completion_queue *>(each)->entries;

@@ -153,7 +153,8 @@ struct region : ibv_mr {
 };
 
 struct window : ibv_mw {
-    ibv_mr *in = nullptr; ///< null while it is bound to nothing
+    std::uint32_t key = 0; ///< the device's; the library's may be ahead of it
+    ibv_mr *in = nullptr;  ///< null while it is bound to nothing
     std::uint64_t begin = 0;
     std::uint64_t length = 0;
     unsigned rights = 0;
@@ -175,6 +176,7 @@ struct request {
     ibv_send_wr wr;
     std::vector<ibv_sge> places;
     std::vector<char> carried; ///< bytes of an inline request
+    std::uint32_t old_key = 0; ///< which the window of a bind shall have
 };
 
 struct queue_pair : ibv_qp {
