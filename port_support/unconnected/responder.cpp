@@ -33,9 +33,8 @@ struct incoming {
 bool is_open(const hca &h, const qp &q, const packet_header &header, std::uint32_t right,
              region_entry &r)
 {
-    return h.regions.find(header.key, r) && r.domain == q.domain && (r.rights & right) != 0 &&
-           header.address >= r.address && header.address - r.address <= r.length &&
-           header.total <= r.length - (header.address - r.address);
+    return h.regions.find(header.key, r) && (r.rights & right) != 0 &&
+           r.covers(q.domain, header.address, header.total);
 }
 
 outcome refused(hca &h, qp &q, failure why, const packet_header &header) OSD_REQUIRES(h.library)
@@ -48,25 +47,13 @@ outcome refused(hca &h, qp &q, failure why, const packet_header &header) OSD_REQ
 bool scatter(hca &h, const qp &q, const wr &w, std::uint32_t offset, const std::uint8_t *from,
              std::uint32_t size, bool plain = false)
 {
-    for (unsigned i = 0; i < w.segments && size != 0; ++i) {
-        const DAT_LMR_TRIPLET &each = w.local[i];
-        const auto length = static_cast<std::uint32_t>(each.segment_length);
-        if (offset >= length) {
-            offset -= length;
-            continue;
-        }
-        const std::uint32_t some = std::min(size, length - offset);
-        const std::uint64_t to = each.virtual_address + offset;
-        region_entry r;
-        if (!h.regions.find(each.lmr_context, r) || r.domain != q.domain || to < r.address ||
-            to - r.address > r.length || some > r.length - (to - r.address) ||
-            (r.rights & DAT_MEM_PRIV_LOCAL_WRITE_FLAG) == 0 || !h.copy.write(to, from, some, plain))
-            return false;
-        from += some;
-        size -= some;
-        offset = 0;
-    }
-    return size == 0;
+    return each_piece(h.regions, q.domain, w, offset, size,
+                      [&](const region_entry &r, std::uint64_t to, std::uint32_t some) {
+                          const bool copied = (r.rights & DAT_MEM_PRIV_LOCAL_WRITE_FLAG) != 0 &&
+                                              h.copy.write(to, from, some, plain);
+                          from += some;
+                          return copied;
+                      });
 }
 
 /// The receive for the next message; of a shared queue it becomes one of the pair. Null when there

@@ -95,6 +95,12 @@ struct region_entry {
     types::mr *of;
     types::pd *domain;
     std::uint32_t rights; ///< DAT_MEM_PRIV_FLAGS
+
+    /// Whether all these bytes are in the region, which is one of this domain.
+    bool covers(const types::pd *of_domain, std::uint64_t from, std::uint64_t size) const
+    {
+        return domain == of_domain && size <= length && from - address <= length - size;
+    }
 };
 
 struct types::mr {
@@ -224,6 +230,31 @@ struct connection_data {
     pending_answer answer[max_answers];
 };
 
+/// Calls copy(region, address, bytes) for each piece of this part of the local segments. False if
+/// the consumer has not registered one, or where the call answers false.
+template <class Copy>
+inline bool each_piece(const port_support::key_table<region_entry> &regions,
+                       const types::pd *domain, const types::wr &w, std::uint32_t offset,
+                       std::uint32_t size, Copy copy)
+{
+    for (unsigned i = 0; size != 0 && i < w.segments; ++i) {
+        const DAT_LMR_TRIPLET &each = w.local[i];
+        const auto length = static_cast<std::uint32_t>(each.segment_length);
+        if (offset >= length) {
+            offset -= length;
+            continue;
+        }
+        const std::uint32_t some = size < length - offset ? size : length - offset;
+        const std::uint64_t at = each.virtual_address + offset;
+        region_entry r;
+        if (!regions.find(each.lmr_context, r) || !r.covers(domain, at, some) || !copy(r, at, some))
+            return false;
+        size -= some;
+        offset = 0;
+    }
+    return size == 0;
+}
+
 /// Whether nothing is to be sent for this connection.
 inline bool is_quiet(const connection_data &c)
 {
@@ -340,7 +371,7 @@ struct types::hca : connection_service, tcp_cm_user {
     bool is_drained(tcp_connection &) override;
 
     // Progress: unconnected_progress.cpp
-    bool take_events() OSD_REQUIRES(library);
+    bool take_events(const cq *wanted = nullptr) OSD_REQUIRES(library);
     void poll_for(const cq &) OSD_REQUIRES(library);
     void finish(wr &, DAT_DTO_COMPLETION_STATUS) OSD_REQUIRES(library);
     void lose(qp &) OSD_REQUIRES(library);

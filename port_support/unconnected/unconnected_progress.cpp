@@ -22,6 +22,8 @@ constexpr unsigned batch = 64; ///< events that are taken with the lock held
 constexpr std::int64_t shortest_pause_ns = 50'000;
 constexpr std::int64_t longest_pause_ns = 10'000'000;
 constexpr std::int64_t awaited_pause_ns = 500'000; ///< longest, where a consumer waits
+/// Longest while consumers poll: peers that ask something wait so long when they stop.
+constexpr std::int64_t polled_pause_ns = 1'000'000;
 
 void take(hca &h, const fabric_event &event) OSD_REQUIRES(h.library)
 {
@@ -58,17 +60,25 @@ void pump_ready(hca &h) OSD_REQUIRES(h.library)
 
 } // namespace
 
-/// Returns true when there were events; then there may be more.
-bool types::hca::take_events()
+/// Returns true when there were events; then there may be more, as it stops early when the queue
+/// that is wanted has a completion. The device may have taken them from what makes its descriptor
+/// readable, so a service thread that waits for that looks itself.
+bool types::hca::take_events(const cq *wanted)
 {
     fabric_event found;
     unsigned taken = 0;
-    while (taken < batch && device->next(found)) {
+    bool all = false;
+    while (taken < batch && (wanted == nullptr || wanted->done.empty())) {
+        all = !device->next(found);
+        if (all)
+            break;
         take(*this, found);
         ++taken;
     }
     if (!ready.empty())
         pump_ready(*this);
+    if (!all)
+        look_again();
     return taken != 0;
 }
 
@@ -76,7 +86,7 @@ bool types::hca::take_events()
 void types::hca::poll_for(const cq &c)
 {
     polling = copies_here() ? &c : nullptr;
-    const bool taken = take_events();
+    const bool taken = take_events(&c);
     polling = nullptr;
     if (!taken)
         flush_acknowledgements();
@@ -233,6 +243,7 @@ std::int64_t types::hca::serve_device()
     std::int64_t due_ns = port_support::event_thread::never;
     {
         osd::lock_guard hold(library);
+        sleeping = false;
         const bool pauses = std::exchange(polled, false) && armed == 0;
         const bool taken = !pauses && take_events();
         if (!taken)
@@ -242,7 +253,9 @@ std::int64_t types::hca::serve_device()
         sleeping =
             !pauses && !taken && ready.empty() && device->descriptor() >= 0 && device->may_sleep();
         watch(*this, !pauses);
-        const std::int64_t longest = armed != 0 ? awaited_pause_ns : longest_pause_ns;
+        const std::int64_t longest = armed != 0 ? awaited_pause_ns
+                                     : pauses   ? polled_pause_ns
+                                                : longest_pause_ns;
         pause_ns = sleeping || taken ? shortest_pause_ns
                                      : std::clamp(2 * pause_ns, shortest_pause_ns, longest);
         if (!sleeping)

@@ -16,7 +16,10 @@
 namespace dapl::DAPL_TRANSPORT::core {
 
 class adapter {};
-class evd {};
+class evd {
+public:
+    std::atomic<int> callbacks{0};
+};
 class shared_recv_queue {
 public:
     std::atomic<int> limits{0};
@@ -36,7 +39,10 @@ public:
 
 namespace dapl::DAPL_TRANSPORT {
 
-void dapl_evd_dto_callback(evd &) {}
+void dapl_evd_dto_callback(evd &to)
+{
+    ++to.callbacks;
+}
 void dapl_srq_limit_callback(shared_recv_queue &s)
 {
     ++s.limits;
@@ -132,13 +138,14 @@ struct host {
 };
 
 struct end {
-    end(host &at, types::srq *shared = nullptr) : of(at)
+    end(host &at, types::srq *shared = nullptr, types::cq *receives_to = nullptr) : of(at)
     {
         qp_params params{};
         params.owner = &ep;
         params.max_recv = params.max_send = 256;
         params.max_rdma_read_in = params.max_rdma_read_out = 4;
-        REQUIRE(api::dapls_ib_qp_alloc(at.zone, pair, &at.queue, &at.queue, shared, params).ok());
+        types::cq *const received = receives_to != nullptr ? receives_to : &at.queue;
+        REQUIRE(api::dapls_ib_qp_alloc(at.zone, pair, received, &at.queue, shared, params).ok());
     }
     ~end() { api::dapls_ib_qp_free(pair); }
 
@@ -212,6 +219,7 @@ struct fresh_network {
         net().traits = lax();
         net().has_descriptor = true;
         net().shuffles = net().busy = net().loses = net().keeps_accesses = net().records = false;
+        net().reads_ahead = false;
         net().recorded.clear();
         net().rights.clear();
         net().devices.clear();
@@ -235,6 +243,18 @@ void disconnect(end &a, end &b)
 {
     api::dapls_ib_disconnect(a.pair, DAT_CLOSE_ABRUPT_FLAG);
     CHECK(b.is(disconnected));
+}
+
+bool is_asleep(host &at)
+{
+    osd::lock_guard hold(at.device.library);
+    return at.device.sleeping;
+}
+
+bool sleeps_beside_events(host &at)
+{
+    osd::lock_guard hold(at.device.library);
+    return at.device.sleeping && !at.device.device->may_sleep();
 }
 
 /// Two ends with a connection, each on a host of its own.
@@ -310,6 +330,38 @@ TEST_SUITE("unconnected")
             CHECK(b.wait().status == DAT_DTO_SUCCESS);
         for (int i = 0; i < many; ++i)
             CHECK(a.wait().status == DAT_DTO_SUCCESS);
+    }
+
+    TEST_CASE("who takes a completion from one queue leaves no other queue without its callback")
+    {
+        const fresh_network network;
+        host a;
+        host b;
+        core::evd events;
+        types::cq other;
+        DAT_COUNT depth = 16;
+        REQUIRE(api::dapls_ib_cq_alloc(b.device, other, events, depth).ok());
+        {
+            end polled_from(a);
+            end polled(b);
+            end waits_from(a);
+            end waits(b, nullptr, &other);
+            connect(polled_from, polled);
+            connect(waits_from, waits);
+            polled_from.receive(0, 64);
+            waits.receive(64, 64);
+            api::dapls_ib_completion_notify(other, notify_on::any);
+            set(&scripted_network::reads_ahead, true);
+            polled.request(opcode::send, 0, 64);
+            CHECK(eventually([&] { return is_asleep(b); }));
+            CHECK(a.wait().wr == polled_from.posted[0].get());
+            CHECK(a.is_empty()); // so it acknowledges
+            waits_from.request(opcode::send, 0, 64);
+            CHECK(b.wait().wr == polled.posted[0].get());
+            CHECK_FALSE(sleeps_beside_events(b));
+            CHECK(eventually([&] { return events.callbacks == 1; }));
+        }
+        api::dapls_ib_cq_free(other);
     }
 
     TEST_CASE_FIXTURE(connected_ends,

@@ -85,7 +85,8 @@ void scripted_fabric::signal()
 void scripted_fabric::arrive(const datagram &bytes)
 {
     inbox_.push_back(new datagram(bytes));
-    signal();
+    if (!scripted_network::get().reads_ahead)
+        signal();
 }
 
 int scripted_fabric::send(fabric_peer to, const void *bytes, std::size_t size, void *, void *cookie)

@@ -30,6 +30,7 @@ public:
     bool busy = false;           ///< sends are refused with EAGAIN
     bool loses = false;          ///< sends end with an error
     bool keeps_accesses = false; ///< accesses do not end
+    bool reads_ahead = false;    ///< datagrams that have arrived make no descriptor readable
     bool records = false;
 
     std::vector<datagram> recorded;
