@@ -3,6 +3,7 @@
 // hostile, when a test says so.
 #include "scripted_fabric.hpp"
 
+#include "../rounds.hpp"
 #include "eventually.hpp"
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <doctest/doctest.h>
 #include <memory>
 #include <random>
+#include <sys/resource.h>
 #include <thread>
 
 namespace dapl::DAPL_TRANSPORT::core {
@@ -652,6 +654,43 @@ TEST_SUITE("unconnected")
             CHECK(eventually([&] { return owner.limits == 1; }));
         }
         api::dapls_ib_srq_free(shared);
+    }
+
+    /// Its time is that of sockets: it runs by itself.
+    TEST_CASE("two thousand connections move data at the same time" * doctest::skip())
+    {
+        constexpr std::size_t count = test_run::rounds(2000);
+        rlimit files{};
+        REQUIRE(getrlimit(RLIMIT_NOFILE, &files) == 0);
+        files.rlim_cur = files.rlim_max;
+        REQUIRE(setrlimit(RLIMIT_NOFILE, &files) == 0);
+        if (files.rlim_cur < 2 * count + 100) {
+            MESSAGE("not run: this user may open ", files.rlim_cur, " descriptors only");
+            return;
+        }
+        const fresh_network network;
+        host a;
+        host b;
+        std::vector<std::unique_ptr<end>> from(count);
+        std::vector<std::unique_ptr<end>> to(count);
+        for (std::size_t i = 0; i < count; ++i) {
+            from[i] = std::make_unique<end>(a);
+            to[i] = std::make_unique<end>(b);
+            connect(*from[i], *to[i]);
+            to[i]->receive(64 * i, 64);
+        }
+        for (std::size_t i = 0; i < count; ++i) {
+            a.memory[64 * i] = static_cast<std::uint8_t>(i % 251 + 1);
+            from[i]->request(opcode::send, 64 * i, 64);
+        }
+        for (std::size_t i = 0; i < count; ++i) {
+            CHECK(a.wait().status == DAT_DTO_SUCCESS);
+            CHECK(b.wait().length == 64);
+        }
+        CHECK(std::equal(a.memory.begin(), a.memory.begin() + 64 * count, b.memory.begin()));
+        from.clear();
+        for (const auto &each : to)
+            CHECK(each->is(disconnected));
     }
 
     TEST_CASE("what the layer keeps of a connection is small")
