@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "descriptors.hpp"
 #include "osd_memory.hpp"
 #include "osd_sharing.hpp"
 #include "osd_thread.hpp"
 
 #include <doctest/doctest.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
 #include <pthread.h>
+#include <set>
 #include <string>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -315,6 +318,87 @@ TEST_CASE("pages that were cut off are known to be, removed ones are there")
         CHECK(pages.is_whole());
     }
     pages.close();
+}
+
+namespace {
+
+const std::string offered_name = "dapl-osd-test-offered";
+
+/// The open file of this process that has offered pages, by its name; -1 if there is none.
+int offered_file()
+{
+    for (const int each : descriptors()) {
+        std::error_code none;
+        if (fs::read_symlink("/proc/self/fd/" + std::to_string(each), none) ==
+            "/memfd:" + offered_name + " (deleted)")
+            return each;
+    }
+    return -1;
+}
+
+} // namespace
+
+TEST_CASE("offered pages are zeros at first, and others read by their name what is written")
+{
+    osd::offered_pages pages;
+    REQUIRE(pages.open(offered_name.c_str(), size) == nullptr);
+    auto *const bytes = static_cast<char *>(pages.address());
+    CHECK(std::string(bytes, size) == std::string(size, '\0'));
+    const int file = offered_file();
+    REQUIRE(file > STDERR_FILENO);
+    CHECK((fcntl(file, F_GETFD) & FD_CLOEXEC) != 0);
+    struct stat info;
+    REQUIRE(fstat(file, &info) == 0);
+    CHECK(info.st_blocks * 512 >= static_cast<off_t>(size));
+
+    bytes[size - 1] = 'x';
+    const int reader =
+        open(("/proc/self/fd/" + std::to_string(file)).c_str(), O_RDONLY | O_CLOEXEC);
+    char read = 0;
+    CHECK(pread(reader, &read, 1, size - 1) == 1);
+    CHECK(read == 'x');
+    close(reader);
+    pages.close();
+    CHECK(pages.address() == nullptr);
+    CHECK(offered_file() == -1);
+}
+
+TEST_CASE("offered pages end with their object")
+{
+    const std::set<int> before = descriptors();
+    {
+        osd::offered_pages pages;
+        REQUIRE(pages.open(offered_name.c_str(), size) == nullptr);
+        CHECK(descriptors().size() == before.size() + 1);
+    }
+    CHECK(descriptors() == before);
+}
+
+TEST_CASE("nobody can change the size of offered pages")
+{
+    osd::offered_pages pages;
+    REQUIRE(pages.open(offered_name.c_str(), size) == nullptr);
+    const int file = offered_file();
+    for (const std::size_t other : {std::size_t{0}, size / 2, 2 * size}) {
+        CHECK(ftruncate(file, static_cast<off_t>(other)) != 0);
+        CHECK(errno == EPERM);
+    }
+    CHECK(fcntl(file, F_ADD_SEALS, F_SEAL_WRITE) != 0);
+}
+
+TEST_CASE("a process that may make no file so large offers no pages, and goes on")
+{
+    rlimit before{};
+    REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
+    const rlimit small{size / 2, before.rlim_max};
+    REQUIRE(setrlimit(RLIMIT_FSIZE, &small) == 0);
+    osd::offered_pages pages;
+    const char *const wrong = pages.open(offered_name.c_str(), size);
+    CHECK(offered_file() == -1);
+    REQUIRE(setrlimit(RLIMIT_FSIZE, &before) == 0);
+    REQUIRE(wrong != nullptr);
+    CHECK(std::string(wrong) == std::strerror(EFBIG));
+    CHECK(pages.address() == nullptr);
 }
 
 TEST_CASE("a process is there until it is dead, waited for or not")
