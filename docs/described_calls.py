@@ -295,6 +295,12 @@ def plain_types(text: str) -> dict[str, list[str]]:
     return found
 
 
+def names_of_types(groups: dict[str, list[str]]) -> list[str]:
+    """Those of plain_types, without the constants."""
+    found = [PLAIN.match(line) for lines in groups.values() for line in lines]
+    return [each["type"] or each["pointer"] for each in found if not each["constant"]]
+
+
 def reading_rules(path: pathlib.Path) -> list[str]:
     """The points of "How to read ..." at the top of a header."""
     top = path.read_text().split("*/", 2)

@@ -139,6 +139,9 @@ class Library:
     begin: str  # where a program's author begins
     threads: dict[str, str] = dataclasses.field(default_factory=dict)
     plain: tuple[str, dict[str, list[str]]] | None = None  # the page of plain types, with its lines
+    aliases: tuple[str, ...] = ()  # of the overview
+    what: str = "the calls of {title}, by what they are about"  # of the overview's NAME
+    extension: str = ""  # the header of an extension
 
     def calls(self) -> dict[str, tuple[str, described_calls.Call]]:
         return {name: (header, call) for header, all_ in self.headers.items()
@@ -162,7 +165,7 @@ THREADS_OF_JOBS = {
 
 
 def dat(root: pathlib.Path) -> Library:
-    names = ("udat.h", "dat.h", "dat_ib_extensions.h", "dat_registry.h", "dat_event_names.h",
+    names = ("dat.h", "udat.h", "dat_ib_extensions.h", "dat_registry.h", "dat_event_names.h",
              "dat_error.h", "dat_platform_specific.h")
     include = root / "include/dat2"
     headers = {name: described_calls.read_header(include / name) for name in names}
@@ -171,7 +174,9 @@ def dat(root: pathlib.Path) -> Library:
             name: f"<dat2/{'udat.h' if name in ('dat.h', 'dat_error.h', 'dat_platform_specific.h') else name}>"
             for name in names},
         link="Link with $(pkg-config --cflags --libs dat2).",
-        overview="dat_calls",
+        overview="dat_calls", aliases=("dat", "udapl"),
+        what="the calls of the Direct Access Transport ({title}, uDAPL), by what they are about",
+        extension="dat_ib_extensions.h",
         about="Programs of the Direct Access Transport (DAT 2.0) are made of the calls below. They include "
               "<dat2/udat.h>, and are linked with libdat2, which finds adapters by name in dat.conf(5).",
         more=(("1", "dat-info"), ("5", "dat.conf"), ("7", "dapl-environment")),
@@ -262,8 +267,13 @@ class Pages:
         for name, (header, code) in types.items():
             self.made[f"{name}.3"] = self.type_page(library, header, name, code)
         self.made[f"{library.overview}.7"] = self.overview(library, known)
+        for name in library.aliases:
+            self.made[f"{name}.7"] = [f".so man7/{library.overview}.7"]
         if library.plain:
-            self.made[f"{library.plain[0]}.7"] = self.plain_types(library)
+            plain, groups = library.plain
+            self.made[f"{plain}.7"] = self.plain_types(library)
+            for name in described_calls.names_of_types(groups):
+                self.made.setdefault(f"{name}.3", [f".so man7/{plain}.7"])
 
     def call_page(self, library: Library, header: str, call: described_calls.Call, known: set[str],
                   old: dict[str, described_calls.Call] | None) -> list[str]:
@@ -359,7 +369,7 @@ class Pages:
     def overview(self, library: Library, known: set[str]) -> list[str]:
         prose = Prose(known)
         page = self.release.head(library.overview, "7", library.title) + heading("NAME")
-        page += name_lines([library.overview], f"the calls of {library.title}, by what they are about")
+        page += name_lines([library.overview, *library.aliases], library.what.format(title=library.title))
         page += heading("SYNOPSIS")
         page += [*prose.lines("#include " + next(iter(library.includes.values()))), ".PP",
                  *prose.lines(library.link)]
@@ -370,10 +380,11 @@ class Pages:
             page += [".IP \\(bu 2", *prose.lines(rule)]
         groups: dict[str, list[described_calls.Call]] = {}
         introductions: dict[str, tuple[str, ...]] = {}
-        for described in library.headers.values():
-            introductions.update(described.introductions)
+        for header, described in library.headers.items():
+            kind = "IB extension: " if header == library.extension else ""
+            introductions.update({kind + group: text for group, text in described.introductions.items()})
             for call in described.calls.values():
-                groups.setdefault(re.sub(r" \(.*", "", call.group) or "Names", []).append(call)
+                groups.setdefault(kind + re.sub(r" \(.*", "", call.group) or "Names", []).append(call)
         for group, calls in groups.items():
             page += heading(group.upper())
             for paragraph in introductions.get(group, ()):
@@ -576,13 +587,20 @@ def examples(root: pathlib.Path) -> dict[str, list[Example]]:
     found: dict[str, list[Example]] = {}
     for guide in sorted((root / "docs/programming").glob("*.md")):
         for piece in pattern.finditer(guide.read_text()):
-            about = piece["about"].replace("**", "").removeprefix("- ")
+            # Of a list, the last item stands above the code.
+            about = re.split(r"(?m)^- ", piece["about"].replace("**", ""))[-1]
             if "CHECK(" in piece["code"]:
-                about += " CHECK ends the program when a call fails; the example hello.c has it."
+                about = f"{about.strip().removesuffix(':').removesuffix('.')}. CHECK ends the program when a " \
+                        "call fails; the example hello.c has it."
             code = textwrap.dedent(piece["code"]).rstrip().split("\n")
             for name in piece["names"].split(", "):
                 found.setdefault(name, []).append(Example(" ".join(about.split()), code))
     return found
+
+
+def leads_elsewhere(lines: list[str]) -> bool:
+    """Whether a page is a name for another one."""
+    return lines[0].startswith(".so ")
 
 
 def all_pages(release: Release, parts: list[str], root: pathlib.Path = ROOT) -> dict[str, list[str]]:
@@ -620,7 +638,8 @@ def main() -> int:
         print("\n".join(sorted(pages)))
         return 0
     for name, lines in pages.items():
-        (options.output / name).write_text("\n".join([HEAD, *lines]) + "\n")
+        head = [] if leads_elsewhere(lines) else [HEAD]
+        (options.output / name).write_text("\n".join([*head, *lines]) + "\n")
     return 0
 
 

@@ -1141,8 +1141,8 @@ DAT_RETURN DAT_API dat_ep_modify(DAT_EP_HANDLE ep_handle, DAT_EP_PARAM_MASK ep_p
  * event on the connect EVD.
  *
  * @param[in] ep_handle         unconnected, with zone and EVDs
- * @param[in] remote_ia_address the peer's adapter; not kept
- * @param[in] remote_conn_qual  where its service point listens
+ * @param[in] remote_ia_address the peer's adapter, by a socket address of our family; not kept
+ * @param[in] remote_conn_qual  where its service point listens, by dat_psp_create()
  * @param[in] timeout           microseconds, until
  *                              DAT_CONNECTION_EVENT_TIMED_OUT; not 0
  * @param[in] private_data_size bytes; at most the provider's
@@ -1484,7 +1484,7 @@ DAT_RETURN DAT_API dat_ep_set_watermark(DAT_EP_HANDLE ep_handle, DAT_COUNT soft_
  * Listens on a connection qualifier, for any number of requests.
  *
  * @param[in]  ia_handle  the adapter
- * @param[in]  conn_qual  where; its meaning is the transport's matter
+ * @param[in]  conn_qual  where, as dat_ep_connect() names it; 1 to 65535 suit every transport
  * @param[in]  evd_handle requests arrive here; has the CR stream
  * @param[in]  psp_flags  who makes the endpoints
  * @param[out] psp_handle ended by dat_psp_free()
@@ -1554,7 +1554,7 @@ DAT_RETURN DAT_API dat_psp_free(DAT_PSP_HANDLE psp_handle);
  * Listens for one request, to be taken by one given endpoint.
  *
  * @param[in]  ia_handle  the adapter
- * @param[in]  conn_qual  where
+ * @param[in]  conn_qual  where, as of dat_psp_create()
  * @param[in]  ep_handle  unconnected; reserved from here on
  * @param[in]  evd_handle the request arrives here; has the CR stream
  * @param[out] rsp_handle ended by dat_rsp_free()

@@ -210,10 +210,42 @@ class CallPages(unittest.TestCase):
         for constant in ("DAT_TIMEOUT_INFINITE", "DAT_HANDLE_NULL", "DAT_IA_FIELD_ALL"):
             self.assertIn(constant, plain)
 
+    def test_names_that_lead_to_a_page(self) -> None:
+        """What someone tries who knows the API's name only, and types that are a name for another one."""
+        plain = " ".join(re.findall(r"(?m)^typedef .*", Page(self.files["dat_types.7"]).shown(
+            self.files["dat_types.7"].read_text()).replace("typedef", "\ntypedef")))
+        leads = {path.name: path.read_text() for path in OPTIONS.pages.glob("*.[37]")
+                 if path.read_text().startswith(".so ")}
+        for name in ("dat.7", "udapl.7"):
+            self.assertEqual(leads.pop(name), ".so man7/dat_calls.7\n")
+        self.assertRegex(Page(self.files["dat_calls.7"]).plain("NAME"), r"\bdat, udapl - .*Direct Access Transport")
+        for name in ("DAT_IA_ADDRESS_PTR", "DAT_DTO_COOKIE", "DAT_EVD_HANDLE", "DAT_CONN_QUAL", "DAT_RETURN"):
+            self.assertIn(f"{name}.3", leads)
+        for name, text in leads.items():
+            self.assertEqual(text, ".so man7/dat_types.7\n", name)
+            self.assertIn(name.removesuffix(".3"), words(plain))
+
+    def test_the_list_begins_with_adapters(self) -> None:
+        """Groups come as a program needs them; a title says which belong to an extension."""
+        titles = list(Page(self.files["dat_calls.7"]).sections)
+        self.assertEqual(titles[titles.index("HOW TO READ THE PAGES") + 1], "INTERFACE ADAPTERS")
+        self.assertIn("IB EXTENSION: COUNTERS", titles)
+
+    def test_what_is_said_of_examples_stands_alone(self) -> None:
+        seen = 0
+        for path in self.files.values():
+            for piece in re.split(r"(?m)^\.RE$", Page(path).sections.get("EXAMPLES", "")):
+                text, code, _ = piece.partition(".RS 4\n")
+                if code:
+                    seen += 1
+                    self.assertNotRegex(Page.shown(text.replace(".PP\n", "")),
+                                        r"^(?:They|It|These|This)\b|\bstep \d| - |: CHECK", path.name)
+        self.assertGreater(seen, 10)
+
     def test_examples_are_there(self) -> None:
         for name, call in (("dat_evd_wait", "dat_evd_wait(evd, 1000, 16"), ("dat_cno_wait", "dat_cno_wait("),
                            ("dat_rmr_bind", "dat_rmr_bind("), ("dat_srq_post_recv", "dat_srq_post_recv("),
-                           ("dat_ia_openv", "DAT_TRUE")):
+                           ("dat_ia_openv", "DAT_TRUE"), ("dat_ep_connect", "getaddrinfo(")):
             self.assertIn(call, self.page(name).plain("EXAMPLES"), name)
 
     def test_man_can_show_them(self) -> None:
