@@ -100,7 +100,7 @@ void must(DAT_RETURN code)
     REQUIRE_EQ(code, DAT_SUCCESS);
 }
 
-bool finishes(std::function<void()> call, int milliseconds)
+bool finishes(std::function<void()> call, const std::function<int()> &progress)
 {
     auto done = std::make_shared<std::promise<void>>();
     std::future<void> finished = done->get_future();
@@ -108,8 +108,12 @@ bool finishes(std::function<void()> call, int milliseconds)
         call();
         done->set_value();
     });
-    const bool in_time =
-        finished.wait_for(std::chrono::milliseconds(milliseconds)) == std::future_status::ready;
+    const auto in_half_a_minute = [&finished] {
+        return finished.wait_for(std::chrono::seconds(30)) == std::future_status::ready;
+    };
+    bool in_time = in_half_a_minute();
+    for (int before = 0; !in_time && progress() != before; in_time = in_half_a_minute())
+        before = progress();
     // Detached only when it hangs: MinGW's runtime loses threads whose end meets their detach().
     if (in_time)
         runner.join();

@@ -47,8 +47,10 @@ constexpr DAT_RETURN error_code(DAT_RETURN_TYPE type, DAT_RETURN_SUBTYPE subtype
     return status::error(type, subtype).code();
 }
 
-/// Runs the call on a thread of its own. False when it hangs; the thread is left behind.
-bool finishes(std::function<void()> call, int milliseconds = 30000);
+/// Runs the call on a thread of its own. False when it hangs; the thread is left behind. A call
+/// hangs when it takes half a minute, or half a minute without progress where it counts that.
+bool finishes(
+    std::function<void()> call, const std::function<int()> &progress = [] { return 0; });
 
 constexpr DAT_EVD_FLAGS flags(unsigned bits)
 {

@@ -504,7 +504,7 @@ TEST_CASE("the callback races with the completions: the consumer sees one order"
                     wrong += m->c.v.ep_reset_func(m->one.ep) != DAT_SUCCESS;
                 }
             },
-            120'000);
+            [&] { return round.load(); });
         REQUIRE_MESSAGE(done, "hangs in round " << round.load());
         data.join();
         callbacks.join();

@@ -2,6 +2,7 @@
 // No wake-up is lost, of any producer.
 #include "fixture.hpp"
 
+#include <atomic>
 #include <map>
 #include <random>
 
@@ -15,7 +16,7 @@ struct taker {
     consumer &c;
     DAT_EVD_HANDLE e;
     int total;
-    int taken = 0;
+    std::atomic<int> taken{0};
     int wrong = 0;
     bool thresholds = true;
     std::map<int, DAT_UINT64> last_cookie{};
@@ -80,7 +81,7 @@ TEST_CASE("no wake-up is lost: one producer of software events")
     const int total = rounds(200'000);
     taker t{*c, e, total};
     std::thread producer([&] { produce_software(*c, e, total); });
-    const bool done = finishes([&] { t.run(); }, 60'000);
+    const bool done = finishes([&] { t.run(); }, [&] { return t.taken.load(); });
     REQUIRE_MESSAGE(done, "hangs after " << t.taken << " events");
     producer.join();
     CHECK_EQ(t.wrong, 0);
@@ -96,7 +97,7 @@ TEST_CASE("no wake-up is lost: software events of several threads, on a thread-s
     std::vector<std::thread> producers;
     for (int i = 0; i < 3; ++i)
         producers.emplace_back([&] { produce_software(*c, e, each); });
-    const bool done = finishes([&] { t.run(); }, 60'000);
+    const bool done = finishes([&] { t.run(); }, [&] { return t.taken.load(); });
     REQUIRE_MESSAGE(done, "hangs after " << t.taken << " events");
     for (std::thread &p : producers)
         p.join();
@@ -113,7 +114,7 @@ TEST_CASE("no wake-up is lost: completions")
     const int total = rounds(100'000);
     taker t{*c, e, total};
     std::thread producer([&] { produce_sends(*c, *s, total); });
-    const bool done = finishes([&] { t.run(); }, 60'000);
+    const bool done = finishes([&] { t.run(); }, [&] { return t.taken.load(); });
     REQUIRE_MESSAGE(done, "hangs after " << t.taken << " events");
     producer.join();
     CHECK_EQ(t.wrong, 0);
@@ -131,7 +132,7 @@ TEST_CASE("no wake-up is lost, and completions stay in order: completions and so
     taker t{*c, e, 2 * each};
     std::thread completions([&] { produce_sends(*c, *s, each); });
     std::thread software([&] { produce_software(*c, e, each); });
-    const bool done = finishes([&] { t.run(); }, 60'000);
+    const bool done = finishes([&] { t.run(); }, [&] { return t.taken.load(); });
     REQUIRE_MESSAGE(done, "hangs after " << t.taken << " events");
     completions.join();
     software.join();
@@ -158,7 +159,7 @@ TEST_CASE("no wake-up is lost: connection events")
             failed += c->v.ep_reset_func(s->ep) != DAT_SUCCESS;
         }
     });
-    const bool done = finishes([&] { t.run(); }, 60'000);
+    const bool done = finishes([&] { t.run(); }, [&] { return t.taken.load(); });
     REQUIRE_MESSAGE(done, "hangs after " << t.taken << " events");
     life.join();
     CHECK_EQ(failed.load(), 0);
@@ -179,14 +180,15 @@ TEST_CASE("no wake-up is lost: ping-pong between two waiters")
             (void)c->post_se(pong);
         }
     });
+    std::atomic<int> rounds_done{0};
     const bool done = finishes(
         [&] {
-            for (int i = 0; i < total; ++i) {
+            for (; rounds_done < total; ++rounds_done) {
                 (void)c->post_se(ping);
                 (void)c->wait(pong, DAT_TIMEOUT_INFINITE);
             }
         },
-        60'000);
+        [&] { return rounds_done.load(); });
     REQUIRE(done);
     echo.join();
     delete c;
