@@ -1222,7 +1222,8 @@ TEST_CASE("DTO-55: messages that wait for receives hold up no other connection" 
         expect_success(aside.active.request_evd, 2, 1000);
     }
     for (const auto &pair : waiting) {
-        if (pair->active.state() != DAT_EP_STATE_CONNECTED)
+        if (pair->active.state() != DAT_EP_STATE_CONNECTED ||
+            pair->passive.state() != DAT_EP_STATE_CONNECTED)
             continue; // a transport may end the connection
         for (std::size_t i = 0; i < messages; ++i)
             MUST(pair->passive.recv(0, 1024, i));
