@@ -108,7 +108,10 @@ struct node {
 
     explicit node(const char *params = "tcp lo");
     ~node();
-    const sockaddr *address() const { return reinterpret_cast<const sockaddr *>(&hca->interface.address); }
+    const sockaddr *address() const
+    {
+        return reinterpret_cast<const sockaddr *>(&hca->interface.address);
+    }
 };
 
 /// A queue pair with its CQs and operations.
