@@ -2,6 +2,7 @@
 // Polling for a moment before a thread sleeps, with back-off.
 #pragma once
 
+#include "osd_annotations.hpp"
 #include "osd_time.hpp"
 
 #include <cstdint>
@@ -17,7 +18,7 @@ public:
     /// Calls `found` until it returns true, which is the result, for `us` microseconds and not
     /// longer than `until`.
     template <class Found>
-    bool find(std::uint32_t us, osd::deadline until, Found found)
+    bool find(std::uint32_t us, osd::deadline until, Found found) OSD_UNCHECKED // may need a lock
     {
         if (skip_ != 0) {
             --skip_;

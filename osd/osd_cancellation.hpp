@@ -8,6 +8,7 @@
 #pragma once
 
 #include "native_cancellation.hpp"
+#include "osd_annotations.hpp"
 
 namespace osd {
 
@@ -45,14 +46,14 @@ void run_cancellable_at_once(void (*body)(void *), void *argument);
 /// handler, `undo` runs in its place, after the undo of what `body` had entered itself. No
 /// destructor runs then.
 template <class Body, class Undo>
-void undo_if_cancelled(Body &&body, Undo &&undo)
+void undo_if_cancelled(Body &&body, Undo &&undo) OSD_UNCHECKED // they may need locks of the caller
 {
     struct both {
         Body &body;
         Undo &undo;
     } calls{body, undo};
-    run_with_undo([](void *self) { static_cast<both *>(self)->body(); },
-                  [](void *self) { static_cast<both *>(self)->undo(); }, &calls);
+    run_with_undo([](void *self) OSD_UNCHECKED { static_cast<both *>(self)->body(); },
+                  [](void *self) OSD_UNCHECKED { static_cast<both *>(self)->undo(); }, &calls);
 }
 
 /// Calls `sleep`, which calls one function of the C library that is a cancellation point.

@@ -43,11 +43,11 @@ void wait_object::wake()
         native::futex_wake_one(state_);
 }
 
-wait_result condition::wait(mutex &held, deadline until) OSD_UNCHECKED
+wait_result condition::wait(mutex &held, deadline until)
 {
     const std::uint32_t seen = sequence_.load(std::memory_order_relaxed);
     wait_result result{};
-    const auto leave = [this, &held]() OSD_UNCHECKED {
+    const auto leave = [this, &held]() OSD_ACQUIRE(held) {
         held.lock();
         --waiters_;
     };

@@ -149,7 +149,7 @@ bool cno::poll_for_a_while(osd::deadline until)
 {
     if (!may_poll())
         return false;
-    return spin_.find(ia->attr.spin_us, until, [this]() OSD_UNCHECKED {
+    return spin_.find(ia->attr.spin_us, until, [this]() OSD_REQUIRES(lock_) {
         lock_.unlock();
         lock_.lock();
         return triggered() || dead_ || poll_recent();
@@ -195,29 +195,29 @@ osd::wait_result cno::sleep(osd::deadline until)
     osd::wait_result result{};
     ++asleep_;
     osd::undo_if_cancelled(
-        [&]() OSD_UNCHECKED {
+        [&]() OSD_REQUIRES(lock_) {
             if (claims.cno_wait && !ia->cno_sleeper.exchange(true))
                 result = sleep_in_port(until);
             else
                 result = triggered_changed_.wait(lock_, until);
         },
-        [this]() OSD_UNCHECKED { leave_cancelled(); });
+        [this]() OSD_RELEASE(lock_) { leave_cancelled(); });
     --asleep_;
     return result;
 }
 
-osd::wait_result cno::sleep_in_port(osd::deadline until) OSD_UNCHECKED
+osd::wait_result cno::sleep_in_port(osd::deadline until)
 {
     osd::wait_result result{};
     in_port_ = true;
     lock_.unlock();
     osd::undo_if_cancelled([&] { result = transport::dapls_ib_cno_wait(ia->hca, until); },
-                           [this]() OSD_UNCHECKED { leave_port(); });
+                           [this]() OSD_ACQUIRE(lock_) { leave_port(); });
     leave_port();
     return result;
 }
 
-void cno::leave_port() OSD_UNCHECKED
+void cno::leave_port()
 {
     lock_.lock();
     in_port_ = false;
@@ -225,7 +225,7 @@ void cno::leave_port() OSD_UNCHECKED
 }
 
 /// A wake-up that the cancelled waiter consumed is passed on.
-void cno::leave_cancelled() OSD_UNCHECKED
+void cno::leave_cancelled()
 {
     --asleep_;
     --waiters_;

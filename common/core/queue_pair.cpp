@@ -295,7 +295,7 @@ void trace_count(queue_pair *ep, const char *name, const work_queue *queue, cons
 void trace_outstanding(queue_pair &ep, const evd &there)
 {
     ep.visit_queues([&](post_gate &gate, work_queue *const &queue, const user_of<evd> &completes_on,
-                        const char *kind) OSD_UNCHECKED {
+                        const char *kind) {
         if (!gate.lock.try_lock())
             return;
         if (queue != nullptr && completes_on.get() == &there)
@@ -308,7 +308,7 @@ void trace_outstanding(queue_pair &ep, const evd &there)
 void note_posts(queue_pair &ep)
 {
     const std::int64_t now = osd::now_ns();
-    ep.visit_queues([&](post_gate &gate, work_queue *const &queue, auto &&...) OSD_UNCHECKED {
+    ep.visit_queues([&](post_gate &gate, work_queue *const &queue, auto &&...) {
         if (!gate.lock.try_lock())
             return;
         if (queue != nullptr && queue->places() != 0)
@@ -513,7 +513,7 @@ status queue_pair::check_extended(opcode operation, const extended_request &want
                              check_lengths_of_read(*wanted.to, *wanted.remote));
     case opcode::send_invalidate:
         return check_request(false, wanted.segments, wanted.local, nullptr, wanted.flags, 5,
-                             ia->attr.send_invalidate ? success : not_supported);
+                             claims.send_invalidate ? success : not_supported);
     default:
         if (write && has_too_many(wanted.segments, opcode::rdma_write, attr_))
             return not_ready_or(invalid_parameter(2));

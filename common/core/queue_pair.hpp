@@ -38,7 +38,7 @@ public:
     /// there. Queue and EVD are read, and stay, while the lock of the gate is held, which `visit`
     /// takes.
     template <class Visit>
-    void visit_queues(Visit visit) OSD_UNCHECKED
+    void visit_queues(Visit visit)
     {
         visit(gates_of(*this).sends, send_queue_, request_evd_, "requests");
         visit(gates_of(*this).recvs, recv_queue_, recv_evd_, "receives");
@@ -55,15 +55,14 @@ public:
     template <class Safety, opcode operation>
     DAT_RETURN post_request(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
                             const DAT_RMR_TRIPLET *remote, DAT_DTO_COOKIE cookie,
-                            DAT_COMPLETION_FLAGS flags) OSD_UNCHECKED;
+                            DAT_COMPLETION_FLAGS flags);
     template <class Safety>
     DAT_RETURN post_recv(DAT_COUNT segments, const DAT_LMR_TRIPLET *local, DAT_DTO_COOKIE cookie,
-                         DAT_COMPLETION_FLAGS flags) OSD_UNCHECKED;
+                         DAT_COMPLETION_FLAGS flags);
     /// Posts what has an operation of its own in the port. Arguments are checked even if the port
     /// has none.
     template <class Safety>
-    status post_extended(opcode operation, const extended_request &wanted,
-                         DAT_DTO_COOKIE cookie) OSD_UNCHECKED
+    status post_extended(opcode operation, const extended_request &wanted, DAT_DTO_COOKIE cookie)
     {
         const post_turn<Safety> hold(gates_of(*this).sends);
         return post_checked(operation, wanted, cookie);

@@ -25,8 +25,7 @@ public:
     void release();
 
     template <class Safety>
-    status post_recv(DAT_COUNT segments, const DAT_LMR_TRIPLET *local,
-                     DAT_DTO_COOKIE cookie) OSD_UNCHECKED;
+    status post_recv(DAT_COUNT segments, const DAT_LMR_TRIPLET *local, DAT_DTO_COOKIE cookie);
     status resize(DAT_COUNT max_recv) OSD_EXCLUDES(lock_);
     status set_low_watermark(DAT_COUNT low) OSD_EXCLUDES(lock_);
     void limit_reached();

@@ -37,7 +37,7 @@ bool queue_pair::post_receive(request &r)
     return true;
 }
 
-void queue_pair::ring_for(const request *send) OSD_UNCHECKED
+void queue_pair::ring_for(const request *send)
 {
     doorbell.store(true);
     if (!try_to_take())
@@ -51,7 +51,7 @@ void queue_pair::ring_for(const request *send) OSD_UNCHECKED
 
 /// Spins before it sleeps: a consumer that posts one direct write after the other holds the lock
 /// nearly all the time, and a thread that the system has to wake would hardly ever find it free.
-void queue_pair::enter_behind_another() OSD_UNCHECKED
+void queue_pair::enter_behind_another()
 {
     constexpr std::int64_t short_time_ns = 10'000;
     const std::int64_t began = osd::now_ns();
@@ -63,14 +63,14 @@ void queue_pair::enter_behind_another() OSD_UNCHECKED
     waiting_.fetch_sub(1);
 }
 
-void queue_pair::release() OSD_UNCHECKED
+void queue_pair::release()
 {
     sends.completions.announce();
     receives.completions.announce();
     lock.unlock();
 }
 
-void queue_pair::leave() OSD_UNCHECKED
+void queue_pair::leave()
 {
     release();
     while (doorbell.exchange(false)) {
@@ -96,7 +96,7 @@ void queue_pair::receive_posted()
 // ---------------------------------------------------------------------------------- connections
 
 queue_pair::start queue_pair::connect(const net_address &to, std::uint64_t qualifier,
-                                      const void *data, std::size_t size) OSD_UNCHECKED
+                                      const void *data, std::size_t size)
 {
     enter();
     const start result = connection_.connect(to, qualifier, data, size);
@@ -104,8 +104,7 @@ queue_pair::start queue_pair::connect(const net_address &to, std::uint64_t quali
     return result;
 }
 
-queue_pair::start queue_pair::accept(inbound_request &from, const void *data,
-                                     std::size_t size) OSD_UNCHECKED
+queue_pair::start queue_pair::accept(inbound_request &from, const void *data, std::size_t size)
 {
     enter();
     const start result = connection_.accept(from, data, size);
@@ -113,14 +112,14 @@ queue_pair::start queue_pair::accept(inbound_request &from, const void *data,
     return result;
 }
 
-void queue_pair::disconnect(bool graceful) OSD_UNCHECKED
+void queue_pair::disconnect(bool graceful)
 {
     enter();
     connection_.disconnect(graceful);
     leave();
 }
 
-void queue_pair::abandon() OSD_UNCHECKED
+void queue_pair::abandon()
 {
     tell_end();
     enter();
@@ -128,7 +127,7 @@ void queue_pair::abandon() OSD_UNCHECKED
     leave();
 }
 
-void queue_pair::set_watermarks(const high_watermarks &limits) OSD_UNCHECKED
+void queue_pair::set_watermarks(const high_watermarks &limits)
 {
     enter();
     receives.watermarks = limits;
@@ -138,7 +137,7 @@ void queue_pair::set_watermarks(const high_watermarks &limits) OSD_UNCHECKED
 
 /// Without the lock, for the consumer. A thread that frees the queue pair meanwhile clears the
 /// private data, and then waits for this.
-void queue_pair::make_upcall(const upcalls &table, std::uint32_t event) OSD_UNCHECKED
+void queue_pair::make_upcall(const upcalls &table, std::uint32_t event)
 {
     if (event == watermark_event)
         return table.watermark(params.owner);
@@ -157,7 +156,7 @@ void queue_pair::make_upcall(const upcalls &table, std::uint32_t event) OSD_UNCH
     table.connection(params.owner, what, data, size);
 }
 
-void queue_pair::tell_path(const upcalls &table) OSD_UNCHECKED
+void queue_pair::tell_path(const upcalls &table)
 {
     enter();
     const bool there = sends.direct != nullptr; // the connection may have ended
@@ -169,7 +168,7 @@ void queue_pair::tell_path(const upcalls &table) OSD_UNCHECKED
 
 /// A consumer may see a failed completion, and free the queue pair or abandon the connection,
 /// before the event is delivered.
-void queue_pair::tell_end() OSD_UNCHECKED
+void queue_pair::tell_end()
 {
     enter();
     const connection_end end = record.ending.take();
@@ -182,7 +181,7 @@ void queue_pair::tell_end() OSD_UNCHECKED
 
 bool queue_pair::open(device_context &its_device, shard_context &its_shard,
                       const pair_params &its_params, completion_ring *send_completions,
-                      completion_ring *receive_completions) OSD_UNCHECKED
+                      completion_ring *receive_completions)
 {
     device = &its_device;
     shard = &its_shard;

@@ -43,7 +43,7 @@ public:
 
     /// Does the work that is pending, unless another thread holds the lock and will do it.
     void ring() { ring_for(nullptr); }
-    void enter() OSD_ACQUIRE(lock) OSD_UNCHECKED
+    void enter() OSD_ACQUIRE(lock)
     {
         if (!lock.try_lock())
             enter_behind_another();
@@ -55,7 +55,8 @@ public:
 
     /// Makes the queues, which complete to these rings, or null. False when out of memory.
     bool open(device_context &its_device, shard_context &its_shard, const pair_params &its_params,
-              completion_ring *send_completions, completion_ring *receive_completions);
+              completion_ring *send_completions,
+              completion_ring *receive_completions) OSD_UNCHECKED;
     /// Sets slot and id, before the queue pair can be looked up by them.
     void identify(std::uint32_t slot, std::uint32_t id) OSD_UNCHECKED;
 
@@ -67,11 +68,14 @@ private:
     void tell_path(const upcalls &table);
     /// As ring(), by a thread that has posted this send; null: of which it copies nothing itself.
     void ring_for(const request *send);
-    void enter_behind_another();
+    void enter_behind_another() OSD_ACQUIRE(lock);
     /// Announces completions, and releases the lock.
     void release() OSD_RELEASE(lock);
     /// Fails if another thread is waiting for the lock.
-    bool try_to_take() OSD_UNCHECKED { return waiting_.load() == 0 && lock.try_lock(); }
+    bool try_to_take() OSD_TRY_ACQUIRE(true, lock) OSD_UNCHECKED
+    {
+        return waiting_.load() == 0 && lock.try_lock();
+    }
 
     std::atomic<std::uint32_t> waiting_{0}; ///< threads that will ring
     reliable_connection connection_ OSD_GUARDED_BY(lock);

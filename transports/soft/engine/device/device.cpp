@@ -172,6 +172,7 @@ osd::wait_result device::wait_for_callbacks(osd::deadline until)
 
 // ---------------------------------------------------------------------------------- queue pairs
 
+/// Unchecked, as reset_pair(): no other thread finds the pair until it is added.
 bool device::make_pair(queue_pair &pair, const pair_params &params) OSD_UNCHECKED
 {
     completion_queue *queue =
@@ -211,7 +212,7 @@ void device::detach(const queue_pair &pair)
         sends->producers.detach();
 }
 
-void device::free_pair(queue_pair &pair) OSD_UNCHECKED
+void device::free_pair(queue_pair &pair)
 {
     pair.tell_end();
     pair.enter();

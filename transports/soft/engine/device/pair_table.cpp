@@ -72,7 +72,7 @@ void pair_table::keep_counts(const queue_pair &removed)
     removed_ += removed.record.counts;
 }
 
-pair_counts pair_table::counts() OSD_UNCHECKED
+pair_counts pair_table::counts()
 {
     osd::lock_guard hold(lock_);
     pair_counts all = removed_;
@@ -85,7 +85,7 @@ pair_counts pair_table::counts() OSD_UNCHECKED
     return all;
 }
 
-void pair_table::cycle_locks() OSD_UNCHECKED
+void pair_table::cycle_locks()
 {
     osd::lock_guard hold(lock_);
     for (std::uint32_t slot = 0; slot < end(); ++slot)

@@ -34,7 +34,7 @@ bool parse_sealed_only(const std::uint8_t *bytes, std::size_t size, base_header 
 
 // ------------------------------------------------------------------------------------- poll lock
 
-bool progress_engine::poll(bool sleeps_next, const completion_ring *polled) OSD_UNCHECKED
+bool progress_engine::poll(bool sleeps_next, const completion_ring *polled)
 {
     context_.sleep.note_poll();
     if (waiting_.load() != 0 || !poll_lock_.try_lock())
@@ -56,7 +56,7 @@ bool progress_engine::poll(bool sleeps_next, const completion_ring *polled) OSD_
 /// For all calls but poll(), which backs off while a thread waits here. Spins before it blocks: a
 /// poll holds the lock for less than a microsecond, and would have to wake a blocked thread,
 /// perhaps on another processor, when it releases it.
-void progress_engine::lock() OSD_UNCHECKED
+void progress_engine::lock()
 {
     waiting_.fetch_add(1);
     const std::int64_t began = osd::now_ns();
@@ -68,13 +68,13 @@ void progress_engine::lock() OSD_UNCHECKED
     waiting_.fetch_sub(1);
 }
 
-void progress_engine::cycle_lock() OSD_UNCHECKED
+void progress_engine::cycle_lock()
 {
     lock();
     poll_lock_.unlock();
 }
 
-stray_counts progress_engine::strays() OSD_UNCHECKED
+stray_counts progress_engine::strays()
 {
     lock();
     const stray_counts now = strays_;
@@ -82,7 +82,7 @@ stray_counts progress_engine::strays() OSD_UNCHECKED
     return now;
 }
 
-void progress_engine::take_all() OSD_UNCHECKED
+void progress_engine::take_all()
 {
     lock();
     const std::int64_t now = osd::now_ns();
@@ -94,7 +94,7 @@ void progress_engine::take_all() OSD_UNCHECKED
 }
 
 /// Whether a consumer is polling right now. Blocking for the lock would delay its next poll.
-bool progress_engine::is_polled() OSD_UNCHECKED
+bool progress_engine::is_polled()
 {
     if (!poll_lock_.try_lock())
         return true;
@@ -102,7 +102,7 @@ bool progress_engine::is_polled() OSD_UNCHECKED
     return false;
 }
 
-bool progress_engine::run_once(bool consumers_active, bool socket_ready) OSD_UNCHECKED
+bool progress_engine::run_once(bool consumers_active, bool socket_ready)
 {
     lock();
     const std::int64_t now = osd::now_ns();
@@ -191,9 +191,14 @@ void progress_engine::switch_to(queue_pair *pair, std::int64_t now)
     pair->receives.polled = polled_ != nullptr && pair->receives.completions.is(polled_);
 }
 
+reliable_connection &progress_engine::enter_connection(queue_pair &pair, std::int64_t now)
+{
+    switch_to(&pair, now);
+    return pair.connection();
+}
+
 void progress_engine::receive_packet(const std::uint8_t *bytes, std::size_t size,
-                                     const net_address &from, std::int64_t now,
-                                     bool by_ring) OSD_UNCHECKED
+                                     const net_address &from, std::int64_t now, bool by_ring)
 {
     packet p;
     if (!(by_ring ? parse_local(bytes, size, p) : parse(bytes, size, p)))
@@ -207,10 +212,10 @@ void progress_engine::receive_packet(const std::uint8_t *bytes, std::size_t size
         ++strays_.unknown;
         return send_reset(p, from, now);
     }
-    switch_to(pair, now);
+    reliable_connection &connection = enter_connection(*pair, now);
     if (p.base.kind != packet_kind::accept)
-        pair->connection().receive(p, from, bytes, size, now);
-    else if (!pair->connection().on_accept(p, from, nullptr))
+        connection.receive(p, from, bytes, size, now);
+    else if (!connection.on_accept(p, from, nullptr))
         send_reset(p, from, now);
 }
 
@@ -218,7 +223,7 @@ void progress_engine::receive_packet(const std::uint8_t *bytes, std::size_t size
 /// a connection that does not exist, gets no answer: its sender could not distinguish that from a
 /// forged one.
 void progress_engine::receive_sealed(std::uint8_t *bytes, std::size_t size, const net_address &from,
-                                     std::int64_t now) OSD_UNCHECKED
+                                     std::int64_t now)
 {
     sealed_header header;
     if (!read_sealed(bytes, size, header))
@@ -229,26 +234,25 @@ void progress_engine::receive_sealed(std::uint8_t *bytes, std::size_t size, cons
             ++strays_.unknown;
         return;
     }
-    switch_to(pair, now);
+    reliable_connection &connection = enter_connection(*pair, now);
     opened_packet in;
-    if (!pair->connection().path().open_packet(bytes, size, header, in)) {
+    if (!connection.path().open_packet(bytes, size, header, in)) {
         ++pair->record.counts.corrupt;
         return;
     }
     if (in.plain.base.to != header.to)
         ++strays_.malformed;
     else if (in.plain.base.kind == packet_kind::accept)
-        (void)pair->connection().on_accept(in.plain, from, &in.offer);
+        (void)connection.on_accept(in.plain, from, &in.offer);
     else
-        pair->connection().receive(in.plain, from, bytes + sealed_overhead, size - sealed_overhead,
-                                   now);
+        connection.receive(in.plain, from, bytes + sealed_overhead, size - sealed_overhead, now);
 }
 
 /// Receives a packet of a ring on a device with a key. It is not sealed: it comes from a verified
 /// process of this user, and names the secret numbers of the connection, known to both sides from
 /// the sealed handshake.
 void progress_engine::receive_opened(const std::uint8_t *bytes, std::size_t size,
-                                     const net_address &from, std::int64_t now) OSD_UNCHECKED
+                                     const net_address &from, std::int64_t now)
 {
     packet p;
     const bool good = parse_opened(bytes, size, p) && is_of_connection(p.base.kind);
@@ -257,14 +261,13 @@ void progress_engine::receive_opened(const std::uint8_t *bytes, std::size_t size
         ++(good ? strays_.unknown : strays_.malformed);
         return;
     }
-    switch_to(pair, now);
-    pair->connection().receive(p, from, bytes, size, now);
+    enter_connection(*pair, now).receive(p, from, bytes, size, now);
 }
 
 /// A packet that is not sealed, on a device with a key. A `retry` may come from a listener without
 /// a key, or be forged: it is reported, and the attempt to connect continues.
 void progress_engine::not_ours(const std::uint8_t *bytes, std::size_t size, const net_address &from,
-                               std::int64_t now) OSD_UNCHECKED
+                               std::int64_t now)
 {
     packet p;
     ++strays_.malformed;
@@ -276,8 +279,7 @@ void progress_engine::not_ours(const std::uint8_t *bytes, std::size_t size, cons
 
 /// Drops a packet that cannot be parsed. One with a wrong checksum was altered on its way: its
 /// queue pair counts it, and the peer retransmits it.
-void progress_engine::drop(const std::uint8_t *bytes, std::size_t size,
-                           std::int64_t now) OSD_UNCHECKED
+void progress_engine::drop(const std::uint8_t *bytes, std::size_t size, std::int64_t now)
 {
     base_header base;
     queue_pair *pair = nullptr;
@@ -312,7 +314,7 @@ void progress_engine::send_reset(const packet &p, const net_address &from, std::
 }
 
 /// Receives all that waits, within a bound.
-bool progress_engine::receive_waiting(std::int64_t now) OSD_UNCHECKED
+bool progress_engine::receive_waiting(std::int64_t now)
 {
     constexpr int most = 256;
     int rounds = 0;
@@ -327,7 +329,7 @@ bool progress_engine::receive_waiting(std::int64_t now) OSD_UNCHECKED
 }
 
 /// Returns true if packets were received.
-bool progress_engine::handle_icmp_errors(std::int64_t now) OSD_UNCHECKED
+bool progress_engine::handle_icmp_errors(std::int64_t now)
 {
     constexpr int most = 64;
     bool received = false;
@@ -396,9 +398,9 @@ void progress_engine::drain_batches()
     });
 }
 
-void progress_engine::drain_acks() OSD_UNCHECKED
+void progress_engine::drain_acks()
 {
-    context_.marks.drain_acks([this](std::uint32_t slot) OSD_UNCHECKED {
+    context_.marks.drain_acks([this](std::uint32_t slot) {
         queue_pair *pair = pairs_.at(slot);
         if (pair == nullptr)
             return;
@@ -410,7 +412,7 @@ void progress_engine::drain_acks() OSD_UNCHECKED
 
 // --------------------------------------------------------------------------------------- timers
 
-void progress_engine::run_timer(std::uint32_t slot, std::int64_t now) OSD_UNCHECKED
+void progress_engine::run_timer(std::uint32_t slot, std::int64_t now)
 {
     atomic_bitmap &timers = context_.marks.timers();
     queue_pair *pair = pairs_.at(slot);
@@ -441,7 +443,7 @@ void progress_engine::run_timers(std::int64_t now)
         run_slow_timers(now);
 }
 
-void progress_engine::run_slow_timers(std::int64_t now) OSD_UNCHECKED
+void progress_engine::run_slow_timers(std::int64_t now)
 {
     slow_due_ns_ = now + slow_tick_ns;
     const std::uint32_t end = pairs_.end();
@@ -455,7 +457,7 @@ void progress_engine::run_slow_timers(std::int64_t now) OSD_UNCHECKED
         listening_->forget_old(now);
 }
 
-std::int64_t progress_engine::next_due() OSD_UNCHECKED
+std::int64_t progress_engine::next_due()
 {
     lock();
     std::int64_t due = std::min(context_.io().due_ns(), context_.closing.due_ns());

@@ -76,6 +76,9 @@ private:
     void drop(const std::uint8_t *bytes, std::size_t size, std::int64_t now)
         OSD_REQUIRES(poll_lock_) OSD_COLD;
     void switch_to(queue_pair *pair, std::int64_t now) OSD_REQUIRES(poll_lock_) OSD_UNCHECKED;
+    /// Switches to a queue pair, and returns its connection.
+    reliable_connection &enter_connection(queue_pair &pair, std::int64_t now)
+        OSD_REQUIRES(poll_lock_) OSD_UNCHECKED;
     void send_reset(const packet &p, const net_address &from, std::int64_t now)
         OSD_REQUIRES(poll_lock_);
     bool came_after_pause(std::int64_t now) OSD_REQUIRES(poll_lock_);
