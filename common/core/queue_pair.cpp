@@ -513,7 +513,7 @@ status queue_pair::check_extended(opcode operation, const extended_request &want
                              check_lengths_of_read(*wanted.to, *wanted.remote));
     case opcode::send_invalidate:
         return check_request(false, wanted.segments, wanted.local, nullptr, wanted.flags, 5,
-                             claims.send_invalidate ? success : not_supported);
+                             ia->attr.send_invalidate ? success : not_supported);
     default:
         if (write && has_too_many(wanted.segments, opcode::rdma_write, attr_))
             return not_ready_or(invalid_parameter(2));
