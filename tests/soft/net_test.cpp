@@ -111,6 +111,44 @@ TEST_CASE("a signal wakes who sleeps, until it is cleared")
     waker.join();
 }
 
+TEST_CASE("a timer wakes who sleeps, at the time that it was set to last, until it is set again")
+{
+    wake_timer timer;
+    REQUIRE(timer.open());
+    CHECK(!readable(timer.descriptor(), osd::deadline::passed()));
+    timer.set(INT64_MAX);
+    CHECK(!readable(timer.descriptor(), soon()));
+    std::atomic<std::int64_t> at{INT64_MAX};
+    std::thread setter([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        at = osd::now_ns() + 5'000'000;
+        timer.set(at);
+    });
+    CHECK(readable(timer.descriptor(), late()));
+    CHECK(osd::now_ns() >= at);
+    setter.join();
+    CHECK(readable(timer.descriptor(), osd::deadline::passed()));
+    timer.set(INT64_MAX);
+    CHECK(!readable(timer.descriptor(), osd::deadline::passed()));
+    timer.set(0);
+    CHECK(readable(timer.descriptor(), late()));
+}
+
+TEST_CASE("a timer of a millisecond does not wait for a tick of the system")
+{
+    wake_timer timer;
+    REQUIRE(timer.open());
+    std::int64_t best_ns = INT64_MAX;
+    for (int i = 0; i < 30; ++i) {
+        const std::int64_t start = osd::now_ns();
+        timer.set(start + 1'000'000);
+        CHECK(readable(timer.descriptor(), late()));
+        best_ns = std::min(best_ns, osd::now_ns() - start);
+    }
+    CHECK(best_ns > 900'000);
+    CHECK(best_ns < 8'000'000);
+}
+
 TEST_CASE("a wait for nothing lasts as long as it is to")
 {
     for (std::uint64_t us : {0u, 20u, 1'500u, 30'000u}) {
