@@ -2,6 +2,7 @@
 #include "diagnosis.hpp"
 
 #include "devices.hpp"
+#include "osd_system.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -96,7 +97,7 @@ void explain_library(adapter &found, const line &at, const std::string &message)
     } else if (contains(message, "has no symbol dat_provider_")) {
         found.advice = "the library is not a DAT 2.0 provider: correct the fifth field of the line";
     } else {
-        found.advice = "see `ldd " + at.library + "`, and the fifth field of the line";
+        found.advice = osd::library_advice() + std::string("; or correct the fifth field of the line");
     }
 }
 

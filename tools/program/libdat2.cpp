@@ -3,13 +3,12 @@
 
 #include "program/system.hpp"
 
-#include <dat2/udat.h>
-
 namespace program {
 
+/// Asks by name: what a program of Windows calls is a jump inside the program.
 std::string libdat2_path()
 {
-    const std::string path = file_of(reinterpret_cast<const void *>(&dat_ia_openv));
+    const std::string path = file_of(find_symbol("dat_ia_openv"));
     return path.empty() ? "unknown" : path;
 }
 

@@ -132,7 +132,10 @@ void become_child()
 void child_process::read(std::string &reports, std::string &output)
 {
     parts_->reported.read_into(reports);
-    parts_->written.read_into(output);
+    std::string text;
+    parts_->written.read_into(text);
+    std::erase(text, '\r'); // the C library ends lines so
+    output += text;
 }
 
 namespace {
