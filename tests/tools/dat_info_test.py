@@ -8,6 +8,7 @@ import os
 import pathlib
 import pty
 import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -87,6 +88,47 @@ class Opens(WithFolder):
         self.assertIn("max_request_dtos", one["attributes"]["endpoint"])
         self.assertEqual(one["attributes"]["provider named"]["LIBFABRIC_ENDPOINT"], "FI_EP_MSG")
         self.assertEqual(run.data["registry"]["path"], str(OPTIONS.dat_conf))
+
+    def test_a_report_has_machine_adapters_and_scorecards(self) -> None:
+        self.write(self.provider("fine"))
+        report, card = self.folder / "report.json", self.folder / "card.json"
+        card.write_text('{"adapter": "fine", "results": [{"rule": "IA-01"}]}')
+        run = Run(self.conf, "--report", str(report), "--scorecard", str(card))
+        self.assertEqual(run.status, 0, run.output)
+        self.assertIn("look through it before you send it", run.words)
+        told = json.loads(report.read_text())
+        self.assertIn("dat-info", told["made"]["program"])
+        self.assertEqual(told["adapters"][0]["name"], "fine")
+        self.assertEqual(told["registry"]["path"], str(self.conf))
+        self.assertEqual(told["scorecards"][0]["results"], [{"rule": "IA-01"}])
+        machine = told["machine"]
+        soft, hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+        for name, value in (("locked_memory", soft), ("locked_memory_at_most", hard)):
+            self.assertEqual(machine["limits"][name],
+                             "unlimited" if value == resource.RLIM_INFINITY else value)
+        self.assertEqual([each["name"] for each in machine["rdma_devices"]],
+                         sorted(os.listdir("/sys/class/infiniband"))
+                         if os.path.isdir("/sys/class/infiniband") else [])
+        for file in machine["libraries"].values():
+            self.assertTrue(file is None or pathlib.Path(file).is_file(), file)
+        alone = Run(self.conf, "--report", "-")
+        self.assertEqual(json.loads(alone.output)["scorecards"], [])
+
+    def test_a_report_that_cannot_be_made(self) -> None:
+        self.write(self.provider("fine"))
+        report, card = self.folder / "report.json", self.folder / "card.json"
+        run = Run(self.conf, "--report", str(self.folder / "none" / "report.json"))
+        self.assertEqual(run.status, 1, run.output)
+        self.assertIn("No such file or directory", run.output)
+        run = Run(self.conf, "--scorecard", str(card))
+        self.assertEqual(run.status, 2, run.output)
+        self.assertIn("name its file by --report", run.words)
+        for text in ("", "[]", "{}", '{"results": ['):
+            card.write_text(text)
+            run = Run(self.conf, "--report", str(report), "--scorecard", str(card))
+            self.assertEqual(run.status, 1, text)
+            self.assertIn("is no scorecard", run.words)
+            self.assertFalse(report.exists(), text)
 
     def test_through_the_libdat2_of_the_system(self) -> None:
         self.need_adapter()

@@ -48,6 +48,8 @@ NOT_RUN = {
     "./check --quick": "runs this test",
     "./check --full": "runs this test",
     "./check --only STEP": "runs this test, or others",
+    "dat-info --report*": "needs a scorecard; the test dat-info makes reports",
+    "dapl-conformance --ia NAME --fail-device *": "needs a device that fails; tests/verbs has one",
     "dat-info --watch": "needs a program that offers counters; the test dat-info starts some",
     "dtest *": "tests/clients runs it",
     "gen/dapl-port new NAME": "gen-port does, with many a name",

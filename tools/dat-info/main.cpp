@@ -6,6 +6,7 @@
 #include "diagnosis.hpp"
 #include "program/command_line.hpp"
 #include "program/libdat2.hpp"
+#include "program/output_file.hpp"
 #include "program/system.hpp"
 #include "query.hpp"
 #include "report.hpp"
@@ -34,6 +35,8 @@ enum exit_status { opens = 0, does_not_open = 1, not_there = 3 };
 struct options {
     std::vector<std::string> adapters; ///< only these; all, if there are none
     double seconds = 10;
+    std::string report;                  ///< the file for a report
+    std::vector<std::string> scorecards; ///< which go into it
     bool json = false, verbose = false, suggest = false, shared = false, watch = false;
     double interval = 1;
     std::uint32_t looks = 0;
@@ -89,7 +92,7 @@ void list(findings &found, double seconds)
 
 void open_all(findings &found, const options &o)
 {
-    const bool with_endpoint = o.json || o.verbose || !o.adapters.empty();
+    const bool with_endpoint = o.json || o.verbose || !o.adapters.empty() || !o.report.empty();
     std::vector<task> tasks;
     for (adapter &each : found.adapters)
         if (each.is != state::not_ours)
@@ -174,15 +177,31 @@ int run_watch(const options &o)
     return not_there;
 }
 
+void report(const findings &found, const options &o)
+{
+    write_report(o.report, found, o.scorecards);
+    if (o.report != "-")
+        std::fprintf(stderr,
+                     "dat-info: %s has the name of this host, and names and addresses of its "
+                     "adapters; look through it before you send it\n",
+                     o.report.c_str());
+}
+
 int run(const options &o)
 {
     findings found;
+    if (!o.report.empty())
+        program::check_output(o.report);
     found.libdat2 = program::libdat2_path();
     found.is_ours = libdat2_is_ours();
     found.file = find_registry_file(found.is_ours);
     list(found, o.seconds);
     choose(found, o.adapters);
     open_all(found, o);
+    if (!o.report.empty())
+        report(found, o);
+    if (o.report == "-")
+        return status_of(found, o.adapters);
     if (o.json)
         print_json(found);
     else
@@ -214,6 +233,16 @@ void describe(program::command_line &line, options &o)
     line.exclude("--watch", "--shared");
     line.number("--interval", o.interval, 0.1, 3600.0, "seconds between two looks of --watch");
     line.number("--looks", o.looks, 0U, 1000000000U, "end --watch after as many looks");
+    line.text(
+        "--report", "FILE", o.report,
+        "write all that is found, with this machine's RDMA devices, limits and versions, to a "
+        "file, for somebody who looks for a fault");
+    line.alternative("--scorecard", "FILE", o.scorecards,
+                     "put what dapl-conformance --json has written into the report, too");
+    for (const char *other : {"--suggest", "--shared", "--watch"}) {
+        line.exclude("--report", other);
+        line.exclude("--scorecard", other);
+    }
     line.flag("--json", o.json, "print JSON");
     line.number("--timeout", o.seconds, 0.1, 3600.0,
                 "seconds before opening an adapter is considered hung");
@@ -232,6 +261,8 @@ int main(int argc, char **argv)
     describe(line, o);
     if (const auto status = line.parse(argc, argv))
         return *status;
+    if (!o.scorecards.empty() && o.report.empty())
+        return line.misused("--scorecard goes into a report: name its file by --report");
     if (o.verbose)
         ask_for_messages(argv);
     program::become_child();

@@ -21,5 +21,8 @@ void print_text(const findings &found, detail wanted);
 
 /// Writes to standard output.
 void print_json(const findings &found);
+/// Writes all that somebody else needs who looks for a fault, and the scorecards in these files.
+void write_report(const std::string &path, const findings &found,
+                  const std::vector<std::string> &scorecards);
 
 } // namespace dat_info

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "report.hpp"
 
+#include "machine.hpp"
+#include "program/failure.hpp"
 #include "program/json.hpp"
 
 #include <cstdlib>
+#include <fstream>
 
 namespace dat_info {
 namespace {
@@ -74,17 +77,42 @@ json file_json(const registry_file &file)
     };
 }
 
-} // namespace
-
-void print_json(const findings &found)
+json findings_json(const findings &found)
 {
     json adapters = json::array();
     for (const adapter &each : found.adapters)
         adapters.push_back(adapter_json(each));
-    program::write_json("-", {{"libdat2", found.libdat2},
-                              {"registry", file_json(found.file)},
-                              {"trouble", found.trouble},
-                              {"adapters", adapters}});
+    return {{"libdat2", found.libdat2},
+            {"registry", file_json(found.file)},
+            {"trouble", found.trouble},
+            {"adapters", adapters}};
+}
+
+json scorecard_json(const std::string &path)
+{
+    std::ifstream in(path);
+    json card = json::parse(in, nullptr, false);
+    if (!card.is_object() || !card.contains("results"))
+        throw program::failure(path + " is no scorecard, which dapl-conformance --json writes");
+    return card;
+}
+
+} // namespace
+
+void print_json(const findings &found)
+{
+    program::write_json("-", findings_json(found));
+}
+
+void write_report(const std::string &path, const findings &found,
+                  const std::vector<std::string> &scorecards)
+{
+    json report = {{"made", program::origin_json()}, {"machine", machine_json()}};
+    report.update(findings_json(found));
+    report["scorecards"] = json::array();
+    for (const std::string &each : scorecards)
+        report["scorecards"].push_back(scorecard_json(each));
+    program::write_json(path, report);
 }
 
 } // namespace dat_info

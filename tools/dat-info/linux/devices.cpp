@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "devices.hpp"
 
-#include <filesystem>
+#include "folder.hpp"
+
 #include <fstream>
 #include <ifaddrs.h>
 #include <memory>
@@ -11,15 +12,6 @@ namespace dat_info {
 namespace {
 
 const std::string rdma_folder = "/sys/class/infiniband";
-
-std::set<std::string> entries_of(const std::string &folder)
-{
-    std::set<std::string> names;
-    std::error_code none;
-    for (const auto &each : std::filesystem::directory_iterator(folder, none))
-        names.insert(each.path().filename());
-    return names;
-}
 
 struct interface_state {
     std::set<std::string> up, with_ipv4;
