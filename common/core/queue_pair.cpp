@@ -367,7 +367,7 @@ status queue_pair::post_bind(binding &posted, transport::mw &window, const pz &z
         return success;
     (void)send_queue_->take_binding(*wr);
     send_queue_->release();
-    return status(refused_request(qp_, answer));
+    return refused_request(qp_, answer);
 }
 
 // -------------------------------------------------------------------------------------- posting
@@ -566,7 +566,7 @@ status queue_pair::post_checked(opcode operation, const extended_request &wanted
     if (wr == nullptr)
         return refused(out_of_memory);
     const status answer = transport::dapls_ib_post_extended(qp_, *wr, wanted);
-    return answer.ok() ? success : status(refused_request(qp_, answer));
+    return answer.ok() ? success : refused_request(qp_, answer);
 }
 
 /// A filled work request, or null when as many as there are have been posted.
@@ -619,14 +619,14 @@ status give_back(const queue_pair &ep, work_queue &queue, status why)
 
 } // namespace
 
-DAT_RETURN queue_pair::refused_request(owned_qp &q, status answer)
+status queue_pair::refused_request(owned_qp &q, status answer)
 {
-    return give_back(*q.holder, *q.holder->send_queue_, answer).code();
+    return give_back(*q.holder, *q.holder->send_queue_, answer);
 }
 
-DAT_RETURN queue_pair::refused_recv(owned_qp &q, status answer)
+status queue_pair::refused_recv(owned_qp &q, status answer)
 {
-    return give_back(*q.holder, *q.holder->recv_queue_, answer).code();
+    return give_back(*q.holder, *q.holder->recv_queue_, answer);
 }
 
 template <opcode operation>

@@ -140,8 +140,8 @@ protected:
                                 DAT_DTO_COOKIE cookie, DAT_COMPLETION_FLAGS flags) OSD_COLD;
     transport::wr *next_request(opcode operation, DAT_UINT64 length, DAT_DTO_COOKIE cookie,
                                 DAT_COMPLETION_FLAGS flags);
-    static DAT_RETURN refused_request(owned_qp &q, status answer) OSD_COLD;
-    static DAT_RETURN refused_recv(owned_qp &q, status answer) OSD_COLD;
+    static status refused_request(owned_qp &q, status answer) OSD_COLD;
+    static status refused_recv(owned_qp &q, status answer) OSD_COLD;
     status not_ready_or(status seen) const OSD_COLD;
     status no_recvs_or(status seen) const OSD_COLD;
 
@@ -159,7 +159,7 @@ protected:
     /// qp is new, which the state follows later, until it is connected or its attempt has ended.
     std::atomic<bool> usable_{false};
 
-    endpoint &self_; ///< this
+    endpoint &self_; ///< the endpoint that this is a part of
     DAT_EP_ATTR attr_;
     user_of<pz> zone_;
     user_of<evd> recv_evd_;
@@ -228,7 +228,7 @@ OSD_ALWAYS_INLINE DAT_RETURN queue_pair::post_filled(transport::wr &request, DAT
     const status answer = transport::dapls_ib_post_send(
         *q, request, segments, local, operation == opcode::send ? nullptr : remote, flags);
     if (!answer.ok()) [[unlikely]]
-        return refused_request(*q, answer);
+        return refused_request(*q, answer).code();
     return fresh_success();
 }
 
@@ -240,7 +240,7 @@ OSD_ALWAYS_INLINE DAT_RETURN queue_pair::post_filled_recv(transport::wr &request
     OSD_OPAQUE(q);
     const status answer = transport::dapls_ib_post_recv(*q, request, segments, local);
     if (!answer.ok()) [[unlikely]]
-        return refused_recv(*q, answer);
+        return refused_recv(*q, answer).code();
     return fresh_success();
 }
 
