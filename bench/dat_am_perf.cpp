@@ -355,22 +355,14 @@ void write_results(const options &o, const std::vector<result> &results)
     }
     if (o.svg.empty())
         return;
-    bench::plot::figure figure{"libdapl-am", dapl_am_adapter(), {}};
+    bench::plot::figure figure{"libdapl-am", dapl_am_adapter(), bench::plot::footnotes(), {}};
     for (const char *test : {"latency", "bandwidth"}) {
-        bench::plot::panel panel{test, test[0] == 'l' ? "s" : "B/s", {}, {}};
+        bench::plot::panel panel;
+        panel.title = test;
+        panel.unit = test[0] == 'l' ? "s" : "B/s";
         for (const result &r : results) {
-            if (r.test != test || r.size == 0)
-                continue;
-            if (panel.curves.empty() || panel.curves.back().name != r.kind) {
-                const auto same = std::find_if(panel.curves.begin(), panel.curves.end(),
-                                               [&](const auto &c) { return c.name == r.kind; });
-                if (same != panel.curves.end()) {
-                    same->points.push_back({double(r.size), r.value});
-                    continue;
-                }
-                panel.curves.push_back({r.kind, {}});
-            }
-            panel.curves.back().points.push_back({double(r.size), r.value});
+            if (r.test == test && r.size != 0)
+                panel.named(r.kind).points.push_back({double(r.size), r.value});
         }
         figure.panels.push_back(panel);
     }

@@ -33,11 +33,10 @@ plot::panel panel_of(const std::vector<measurement> &all, const std::string &tes
     for (const measurement &each : all) {
         if (each.test != test || each.value <= 0)
             continue;
-        auto of_name = [&](const plot::curve &known) { return known.name == each.how; };
-        auto curve = std::find_if(panel.curves.begin(), panel.curves.end(), of_name);
-        if (curve == panel.curves.end())
-            curve = panel.curves.insert(curve, plot::curve{each.how, {}});
-        curve->points.push_back({double(each.size), each.value * scale});
+        panel.named(each.how).points.push_back(
+            {double(each.size), each.value * scale, each.low * scale, each.high * scale});
+        if (each.high > 0)
+            panel.band = "best to 99 %";
     }
     return panel;
 }
@@ -63,7 +62,7 @@ plot::figure figure_of(const options &o, const std::vector<measurement> &all)
     figure.title = o.adapter;
     figure.subtitle = "dat-perf, " + std::string(o.host.empty() ? "both sides on one host"
                                                                 : "client of " + o.host);
-    figure.footnote = program::this_origin().text();
+    figure.footnotes = plot::footnotes();
     figure.panels = {
         panel_of(all, "latency", "Latency: half a round trip", "s", 1e-6),
         panel_of(all, "bandwidth", "Bandwidth", "B/s", 1),
@@ -204,8 +203,10 @@ bool run(const options &o)
 
 void describe(program::command_line &line, options &o)
 {
-    line.positional("adapter", o.adapter, "adapter name in dat.conf; dat-info lists them",
-                    program::command_line::presence::required);
+    // CLI11 before 2.5 refuses a positional argument with the name of a long option.
+    line.positional("NAME", o.adapter, "adapter name in dat.conf; dat-info lists them");
+    line.text("--adapter", "NAME", o.adapter, "same as the positional argument");
+    line.exclude("--adapter", "NAME");
     line.flag("--server", o.server, "run as the passive side, for one client");
     line.text("--client", "HOST", o.host, "measure against the server on this host");
     line.exclude("--client", "--server");
@@ -267,6 +268,18 @@ void describe(program::command_line &line, options &o)
                 "Exit status: 0 all tests were measured; 1 an error occurred; 2 invalid options.");
 }
 
+/// What the parser cannot find wrong; nothing otherwise.
+std::string contradiction(const options &o)
+{
+    if (o.adapter.empty())
+        return "an adapter is required; dat-info lists them";
+    if (o.wants("open") && !o.has_one_host())
+        return "--tests open measures on one host: leave out --server, --client and --job";
+    if (o.clients > 1 && !o.server)
+        return "--clients is for --server";
+    return {};
+}
+
 } // namespace
 
 int main(int argc, char **argv)
@@ -277,16 +290,8 @@ int main(int argc, char **argv)
     describe(line, o);
     if (const auto status = line.parse(argc, argv))
         return *status;
-    if (o.wants("open") && !o.has_one_host()) {
-        std::fprintf(stderr, "dat-perf: --tests open measures on one host: leave out --server, "
-                             "--client and --job\nrun dat-perf --help for usage\n");
-        return 2;
-    }
-    if (o.clients > 1 && !o.server) {
-        std::fprintf(stderr, "dat-perf: --clients is for --server\n"
-                             "run dat-perf --help for usage\n");
-        return 2;
-    }
+    if (const std::string wrong = contradiction(o); !wrong.empty())
+        return line.misused(wrong);
     o.settle();
     std::setvbuf(stdout, nullptr, _IOLBF, 0);
     try {

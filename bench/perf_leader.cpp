@@ -127,6 +127,8 @@ void leader::latency(const char *name, pattern what, std::uint32_t size)
     added["mean"] = mean(samples);
     added["deviation"] = deviation(samples);
     added["samples"] = samples.size();
+    measurements_.back().low = best;
+    measurements_.back().high = p99;
 }
 
 /// Prints the names of columns, unless rows with these are just being printed.

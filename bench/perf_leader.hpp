@@ -21,6 +21,7 @@ struct measurement {
     std::string test, how;
     std::uint32_t size;
     double value;
+    double low = 0, high = 0; ///< the best and the 99th percentile, where single samples are taken
 };
 
 /// Shows the current measurement on a terminal, and takes it back; says it elsewhere too, when it

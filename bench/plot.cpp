@@ -2,6 +2,7 @@
 #include "plot.hpp"
 
 #include "program/failure.hpp"
+#include "program/origin.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -68,6 +69,7 @@ constexpr const char *style = R"(<style>
   .grid { stroke: #e3e6ea; stroke: var(--grid); }
   .frame { fill: none; stroke: #9aa3ad; stroke: var(--frame); }
   .line { fill: none; stroke-width: 2; stroke-linejoin: round; }
+  .band { fill-opacity: .15; stroke-opacity: .4; }
   .end { text-anchor: end; } .middle { text-anchor: middle; }
 )";
 
@@ -181,6 +183,7 @@ private:
     void draw_grid(const panel &shown, const axis &x, const axis &y);
     void draw_legend(const panel &shown, double left, double y);
     void draw_curve(const curve &shown, const axis &x, const axis &y);
+    void draw_band(const curve &shown, const axis &x, const axis &y);
     void draw_mark(std::size_t series, double x, double y);
     std::size_t series_of(const std::string &name);
 
@@ -211,7 +214,7 @@ std::string drawing::text()
     const std::size_t columns = std::clamp<std::size_t>(panels_.size(), 1, 2);
     const std::size_t rows = (panels_.size() + columns - 1) / columns;
     const double width = 2 * margin + cell_width * double(columns);
-    const double foot = shown_.footnote.empty() ? 0 : foot_height;
+    const double foot = foot_height * double(shown_.footnotes.size());
     const double height = head_height + cell_height * double(rows) + margin + foot;
     out_ = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " + number(width) + " " +
            number(height) + "\" width=\"100%\" style=\"max-width: " + number(width) +
@@ -222,8 +225,9 @@ std::string drawing::text()
     for (std::size_t i = 0; i < panels_.size(); ++i)
         draw(*panels_[i], margin + cell_width * double(i % columns),
              head_height + cell_height * double(i / columns));
-    if (foot != 0)
-        out_ += text_at(margin, height - margin, "small soft", shown_.footnote);
+    double below = height - margin - foot;
+    for (const std::string &each : shown_.footnotes)
+        out_ += text_at(margin, below += foot_height, "small soft", each);
     return out_ + "</svg>\n";
 }
 
@@ -251,7 +255,9 @@ void drawing::draw_curves(const panel &shown, double left, double top)
     for (const curve &each : shown.curves)
         for (const point &p : each.points) {
             sizes.include(p.size);
-            values.include(p.value);
+            for (const double value : {p.value, p.low, p.high})
+                if (value > 0)
+                    values.include(value);
         }
     axis x{sizes.least, sizes.most, left + left_of_area, left + cell_width - right_of_area};
     axis y{rounded_down(values.least), rounded_up(values.most), top + cell_height - below_area,
@@ -265,7 +271,11 @@ void drawing::draw_curves(const panel &shown, double left, double top)
     draw_legend(shown, left, top + 46);
     draw_grid(shown, x, y);
     for (const curve &each : shown.curves)
+        draw_band(each, x, y);
+    for (const curve &each : shown.curves)
         draw_curve(each, x, y);
+    if (!shown.band.empty())
+        out_ += text_at(x.to, y.from + 42, "small soft end", "shaded: " + shown.band);
 }
 
 void drawing::draw_grid(const panel &shown, const axis &x, const axis &y)
@@ -315,6 +325,23 @@ void drawing::draw_curve(const curve &shown, const axis &x, const axis &y)
         draw_mark(series, x.at(p.size), y.at(p.value));
 }
 
+/// A band over one size is a line, which its stroke shows.
+void drawing::draw_band(const curve &shown, const axis &x, const axis &y)
+{
+    std::string lower, upper;
+    for (const point &p : shown.points) {
+        if (p.low <= 0 || p.high <= 0)
+            continue;
+        const std::string across = number(x.at(p.size)) + " ";
+        lower += (lower.empty() ? "M" : "L") + across + number(y.at(p.low));
+        upper = "L" + across + number(y.at(p.high)) + upper;
+    }
+    if (lower.empty())
+        return;
+    const std::string series = std::to_string(series_of(shown.name) % 4);
+    out_ += "<path class=\"band s" + series + " f" + series + "\" d=\"" + lower + upper + "Z\"/>\n";
+}
+
 void drawing::draw_mark(std::size_t series, double x, double y)
 {
     constexpr const char *shapes[] = {
@@ -328,6 +355,24 @@ void drawing::draw_mark(std::size_t series, double x, double y)
 }
 
 } // namespace
+
+std::vector<std::string> footnotes()
+{
+    const program::origin &made = program::this_origin();
+    std::string command = made.program;
+    for (const std::string &each : made.arguments)
+        command += " " + each;
+    return {made.text(), command};
+}
+
+curve &panel::named(const std::string &name)
+{
+    const auto is_it = [&](const curve &known) { return known.name == name; };
+    auto found = std::find_if(curves.begin(), curves.end(), is_it);
+    if (found == curves.end())
+        found = curves.insert(found, curve{name, {}});
+    return *found;
+}
 
 std::string svg(const figure &shown)
 {

@@ -20,8 +20,9 @@ std::string value_text(double value, const std::string &unit);
 namespace bench::plot {
 
 struct point {
-    double size;  ///< bytes, at least 1
-    double value; ///< above 0
+    double size;              ///< bytes, at least 1
+    double value;             ///< above 0
+    double low = 0, high = 0; ///< the band around the value; none while `high` is 0
 };
 
 struct curve {
@@ -39,13 +40,20 @@ struct panel {
     std::string unit; ///< unit of the values: "s" is shown as µs if the values are small
     std::vector<curve> curves;
     std::vector<note> notes; ///< instead of curves
+    std::string band;        ///< what the bands span: "best to 99 %"
+
+    /// The curve of this name, a new one if there is none.
+    curve &named(const std::string &name);
 };
 
 struct figure {
     std::string title, subtitle;
-    std::string footnote;      ///< where and when it was measured
-    std::vector<panel> panels; ///< panels; those that lack curves and notes are left out
+    std::vector<std::string> footnotes; ///< host, date, program and options
+    std::vector<panel> panels;          ///< without curves and notes a panel is left out
 };
+
+/// Lines on this host and this run.
+std::vector<std::string> footnotes();
 
 std::string svg(const figure &shown);
 

@@ -57,7 +57,9 @@ class Measures(unittest.TestCase):
         self.assertEqual(got, wanted)
         for each in results:
             self.assertGreater(each["value"], 0, each)
+            self.assertEqual(each["value"], float(f"{each['value']:.9g}"))  # no noise behind that
         self.check_plot(plot)
+        self.check_bands(plot)
 
     def test_data_on_standard_output(self) -> None:
         done = run(ADAPTER, "--quick", "--json", "-")
@@ -122,6 +124,9 @@ class Measures(unittest.TestCase):
                      "Messages per second", "message size", "1 B", "4 KiB",
                      "send, polling", "RDMA read"):
             self.assertIn(word, words)
+        # Whoever keeps the picture finds out how it was made.
+        self.assertTrue(any(re.match(rf"dat-perf \S+ {ADAPTER} --sizes 1,4K ", word) for word in words), words)
+        self.assertTrue(any(word.startswith(socket.gethostname()) for word in words), words)
         self.assertTrue(any(word.endswith("B/s") for word in words), words)
         self.assertTrue(any(word.endswith(" \u00b5s") for word in words), words)
         text = plot.read_text()
@@ -130,6 +135,26 @@ class Measures(unittest.TestCase):
         self.assertNotIn("inf", text.replace("info", ""))
         self.assertNotIn("url(", text)  # no external resources
         self.assertNotIn("href", text)
+
+    def check_bands(self, plot: pathlib.Path) -> None:
+        """Around each latency, from the best to the 99 %."""
+        root = xml.etree.ElementTree.parse(plot).getroot()
+        self.assertIn("shaded: best to 99 %", [each.text for each in root.iter(SVG + "text")])
+        paths = [each.attrib for each in root.iter(SVG + "path")]
+        bands = [each for each in paths if each.get("class", "").startswith("band ")]
+        self.assertEqual(len(bands), 3)
+        for band in bands:
+            series = band["class"].split()[1]
+            line = next(each for each in paths if each.get("class") == f"line {series}"
+                        and "h22" not in each["d"])  # the legend has lines, too
+            middle, around = (dict[float, list[float]](), dict[float, list[float]]())
+            for path, points in ((line, middle), (band, around)):
+                for x, y in re.findall(r"[ML]([\d.]+) ([\d.]+)", path["d"]):
+                    points.setdefault(float(x), []).append(float(y))
+            self.assertEqual(set(middle), set(around))
+            for x, (y,) in middle.items():
+                below, above = around[x]
+                self.assertTrue(above <= y <= below, (band, line))
 
     def test_several_connections_and_both_directions(self) -> None:
         done = run(ADAPTER, "--tests", "bandwidth,rate", "--threads", "3", "--both-ways", "--sizes",
@@ -351,7 +376,8 @@ class Ends(unittest.TestCase):
                           ["--clients", "2", ADAPTER], ["--threads", "65", ADAPTER],
                           ["--threads", "2", "--quick", ADAPTER],
                           ["--server", "--both-ways", ADAPTER],
-                          ["--client", "host", "--tests", "open", ADAPTER]):
+                          ["--client", "host", "--tests", "open", ADAPTER],
+                          ["--adapter", ADAPTER, ADAPTER]):
             done = run(*arguments)
             self.assertEqual(done.returncode, 2, (arguments, done.stderr))
             self.assertTrue(done.stderr.startswith("dat-perf: "), done.stderr)
@@ -365,9 +391,11 @@ class Ends(unittest.TestCase):
                 self.assertIn(f"cannot write {path}: ", done.stderr)
 
     def test_an_unknown_adapter(self) -> None:
-        done = run("unknown")
-        self.assertEqual(done.returncode, 1, done.stdout)
-        self.assertIn("DAT_PROVIDER_NOT_FOUND", done.stderr)
+        for arguments in (["unknown"], ["--adapter", "unknown"]):
+            done = run(*arguments)
+            self.assertEqual(done.returncode, 1, done.stdout)
+            self.assertIn("adapter 'unknown'", done.stderr)
+            self.assertIn("DAT_PROVIDER_NOT_FOUND", done.stderr)
 
     def test_help_and_version(self) -> None:
         self.assertIn("--svg FILE", run("--help").stdout)
