@@ -6,10 +6,27 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 
 namespace program {
+namespace {
+
+/// Rounds all fractions to nine digits, of which no measurement has more.
+void round_off(json &value)
+{
+    if (value.is_number_float()) {
+        char text[32];
+        std::snprintf(text, sizeof text, "%.9g", value.get<double>());
+        value = std::strtod(text, nullptr);
+    }
+    if (value.is_structured())
+        for (json &each : value)
+            round_off(each);
+}
+
+} // namespace
 
 json origin_json()
 {
@@ -26,7 +43,7 @@ json origin_json()
     };
 }
 
-void write_json(const std::string &path, const json &value)
+void write_json(const std::string &path, json value)
 {
     struct closer {
         void operator()(std::FILE *f) const
@@ -36,6 +53,7 @@ void write_json(const std::string &path, const json &value)
         }
     };
     std::unique_ptr<std::FILE, closer> file(path == "-" ? stdout : std::fopen(path.c_str(), "w"));
+    round_off(value);
     const std::string text = value.dump(2, ' ', false, json::error_handler_t::replace);
     if (!file || std::fprintf(file.get(), "%s\n", text.c_str()) < 0 || std::fflush(file.get()) != 0)
         throw failure(path + ": " + std::strerror(errno));

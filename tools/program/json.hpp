@@ -16,6 +16,6 @@ json origin_json();
 
 /// Writes to `path`, or to standard output when it is "-". Bytes that are not UTF-8 are replaced by
 /// U+FFFD: strings may come from a provider. Throws a failure.
-void write_json(const std::string &path, const json &value);
+void write_json(const std::string &path, json value);
 
 } // namespace program
