@@ -99,36 +99,37 @@ std::string explain(DAT_RETURN code)
 
 // -------------------------------------------------------------------------------------- attributes
 
-std::string yes_or_no(DAT_BOOLEAN value)
-{
-    return value != DAT_FALSE ? "yes" : "no";
-}
-
 json attributes_of(const DAT_IA_ATTR &ia, const DAT_PROVIDER_ATTR &provider)
 {
     json all = json::array();
-    const auto add = [&](const char *name, const std::string &value) {
-        all.push_back({name, value});
+    const auto text = [&](const char *name, const std::string &value) {
+        all.push_back({name, "text", value});
     };
-    const auto bounded = [](const char *text, std::size_t room) {
-        return std::string(text, ::strnlen(text, room));
+    const auto bounded = [&](const char *name, const char *value, std::size_t room) {
+        text(name, std::string(value, ::strnlen(value, room)));
     };
-    add("adapter", bounded(ia.adapter_name, sizeof ia.adapter_name));
-    add("vendor", bounded(ia.vendor_name, sizeof ia.vendor_name));
-    add("provider", bounded(provider.provider_name, sizeof provider.provider_name));
-    add("DAPL version", std::to_string(provider.dapl_version_major) + "." +
-                            std::to_string(provider.dapl_version_minor));
-    add("thread-safe", yes_or_no(provider.is_thread_safe));
-    add("shared receive queues", yes_or_no(provider.srq_supported));
-    add("zero-based addressing", yes_or_no(ia.zb_supported));
-    add("extensions", ia.extension_supported == DAT_EXTENSION_NONE ? "none" : "yes");
-    add("endpoints", std::to_string(ia.max_eps));
-    add("requests per endpoint", std::to_string(ia.max_dto_per_ep));
-    add("segments per request", std::to_string(ia.max_iov_segments_per_dto));
-    add("EVDs", std::to_string(ia.max_evds));
-    add("events per EVD", std::to_string(ia.max_evd_qlen));
-    add("regions", std::to_string(ia.max_lmrs));
-    add("private data", std::to_string(provider.max_private_data_size) + " bytes");
+    const auto yes = [&](const char *name, bool value) {
+        all.push_back({name, "yes/no", value ? "yes" : "no"});
+    };
+    const auto number = [&](const char *name, auto value, const char *kind = "number") {
+        all.push_back({name, kind, std::to_string(value)});
+    };
+    bounded("adapter", ia.adapter_name, sizeof ia.adapter_name);
+    bounded("vendor", ia.vendor_name, sizeof ia.vendor_name);
+    bounded("provider", provider.provider_name, sizeof provider.provider_name);
+    text("DAPL version", std::to_string(provider.dapl_version_major) + "." +
+                             std::to_string(provider.dapl_version_minor));
+    yes("thread-safe", provider.is_thread_safe != DAT_FALSE);
+    yes("shared receive queues", provider.srq_supported != DAT_FALSE);
+    yes("zero-based addressing", ia.zb_supported != DAT_FALSE);
+    yes("extensions", ia.extension_supported != DAT_EXTENSION_NONE);
+    number("endpoints", ia.max_eps);
+    number("requests per endpoint", ia.max_dto_per_ep);
+    number("segments per request", ia.max_iov_segments_per_dto);
+    number("EVDs", ia.max_evds);
+    number("events per EVD", ia.max_evd_qlen);
+    number("regions", ia.max_lmrs);
+    number("private data", provider.max_private_data_size, "bytes");
     return all;
 }
 
@@ -179,7 +180,8 @@ void take(device &found, const json &what)
         found.is = device::state::absent;
         found.reason = what["absent"];
     } else if (what.contains("attributes")) {
-        found.attributes = what["attributes"].get<decltype(found.attributes)>();
+        for (const json &each : what["attributes"])
+            found.attributes.push_back({each[0], each[1], each[2]});
     } else if (what.contains("threads")) {
         found.is = device::state::open;
         found.keeps = {what["descriptors"], what["threads"]};

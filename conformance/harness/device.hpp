@@ -5,10 +5,17 @@
 #include "harness/case_child.hpp"
 
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace conformance {
+
+struct attribute {
+    std::string name;
+    std::string kind; ///< "text", "number", "bytes" or "yes/no"
+    std::string value;
+
+    std::string text() const { return kind == "bytes" ? value + " bytes" : value; }
+};
 
 struct device {
     enum class state {
@@ -21,7 +28,7 @@ struct device {
     std::string reason; ///< why it is not open
     std::string output; ///< what the provider said
     /// Attributes of adapter and provider, the most interesting first.
-    std::vector<std::pair<std::string, std::string>> attributes;
+    std::vector<attribute> attributes;
     leeway keeps;
     int signal = 0; ///< that asked us to stop
 };

@@ -58,6 +58,7 @@ private:
     void filters();
     void index();
     void absence();
+    void output(const std::string &text);
     void group(const std::string &name);
     void one(const result &each);
     void details(const result &each);
@@ -139,14 +140,25 @@ void page::absence()
     out_ << "<div class=\"verdict failed\"><span class=\"reason\">Cannot be "
             "tested</span></div>\n";
     paragraph("text", card_.on.reason);
-    if (!card_.on.output.empty())
-        out_ << "<pre>" << escaped(card_.on.output) << "</pre>\n";
+    output(card_.on.output);
+}
+
+/// What the provider said, if it said anything.
+void page::output(const std::string &text)
+{
+    if (!text.empty())
+        out_ << "<pre>" << escaped(text) << "</pre>\n";
 }
 
 void page::details(const result &each)
 {
     out_ << "<div class=\"more\">\n";
-    paragraph("reason", each.reason);
+    paragraph("reason", each.refused_call.empty()
+                            ? each.reason
+                            : each.refused_call + " answers that it is not supported.");
+    if (!each.refused_call.empty())
+        paragraph("soft", "In a port that is made with the kit, dapl-port status --results names "
+                          "the place to fill in.");
     if (!each.failed_at_first.empty())
         paragraph("note", "Passed when it was repeated alone; at first: " + each.failed_at_first);
     for (const std::string &other : each.others)
@@ -158,9 +170,9 @@ void page::details(const result &each)
             out_ << "<p><b>Ports that fail this case typically</b> " << escaped(each.about.hint)
                  << "</p>\n";
         paragraph("soft id", each.where);
-        if (!each.output.empty())
-            out_ << "<pre>" << escaped(each.output) << "</pre>\n";
     }
+    if (is_failure(each.what) || each.what == outcome::waived || each.what == outcome::not_claimed)
+        output(each.output);
     out_ << "</div>\n";
 }
 
@@ -202,9 +214,9 @@ void page::group(const std::string &name)
 void page::adapter()
 {
     out_ << "<section>\n<header><h2>Adapter attributes</h2></header>\n<dl>\n";
-    for (const auto &[name, value] : card_.on.attributes)
-        if (!value.empty())
-            out_ << "<div><dt>" << escaped(name) << "</dt><dd>" << escaped(value)
+    for (const attribute &each : card_.on.attributes)
+        if (!each.value.empty())
+            out_ << "<div><dt>" << escaped(each.name) << "</dt><dd>" << escaped(each.text())
                  << "</dd></div>\n";
     const program::origin &made = program::this_origin();
     out_ << "</dl>\n</section>\n<p class=\"soft\">tested through <code>" << escaped(card_.libdat2)

@@ -39,6 +39,15 @@ program::json counts_of(const tally &counted)
     return counts;
 }
 
+program::json value_of(const attribute &one)
+{
+    if (one.kind == "text")
+        return one.value;
+    if (one.kind == "yes/no")
+        return one.value == "yes";
+    return std::stoll(one.value);
+}
+
 program::json device_of(const device &on)
 {
     program::json made{{"judged", on.is == device::state::open}};
@@ -47,8 +56,8 @@ program::json device_of(const device &on)
     if (!on.reason.empty() && !on.output.empty())
         made["output"] = on.output;
     program::json attributes = program::json::object();
-    for (const auto &[name, value] : on.attributes)
-        attributes[name] = value;
+    for (const attribute &each : on.attributes)
+        attributes[each.name] = value_of(each);
     made["attributes"] = attributes;
     return made;
 }

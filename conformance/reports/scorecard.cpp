@@ -322,9 +322,9 @@ void terminal::show_header(const scorecard &card) const
     std::fprintf(out_, "%s%s\n", painted("dapl-conformance: adapter " + card.adapter, bold).c_str(),
                  card.thread_safe ? ", thread-safe" : "");
     for (const char *wanted : {"adapter", "vendor", "provider"})
-        for (const auto &[name, value] : card.on.attributes)
-            if (name == wanted && !value.empty() && value != card.adapter)
-                paragraph(name, value);
+        for (const attribute &each : card.on.attributes)
+            if (each.name == wanted && !each.value.empty() && each.value != card.adapter)
+                paragraph(each.name, each.text());
     paragraph("libdat2", card.libdat2);
 }
 

@@ -85,6 +85,16 @@ class RunnerTest(unittest.TestCase):
         self.assertEqual(run.status, 0, run.output)
         self.assertEqual({each["outcome"] for each in run.results.values()}, {"passed"})
 
+    def test_attributes_have_types(self):
+        device = self.judge("sound").card["device"]
+        self.assertIs(device["judged"], True)
+        told = device["attributes"]
+        for name in ("thread-safe", "shared receive queues", "extensions"):
+            self.assertIsInstance(told[name], bool, name)
+        for name in ("endpoints", "regions", "private data"):
+            self.assertIsInstance(told[name], int, name)
+        self.assertIsInstance(told["provider"], str)
+
     def test_a_crash_is_named(self):
         self.expect_victim(self.judge("crash"), r"crashes: SIGSEGV .*dat_pz_create")
 
@@ -133,8 +143,11 @@ class RunnerTest(unittest.TestCase):
         self.assertEqual(run.card["passed_on_repetition"], 0)
 
     def test_a_call_that_is_not_supported(self):
-        run = self.judge("unsupported")
+        run = self.judge("unsupported", "--html", str(self.folder / "card.html"))
         self.assertEqual(run.status, 0, run.output)
+        page = (self.folder / "card.html").read_text()
+        self.assertIn("dat_pz_create answers that it is not supported", page)
+        self.assertIn("dapl-port status --results", page)
         self.assertEqual(run.results[VICTIM]["outcome"], "not claimed")
         self.assertEqual(run.results[VICTIM]["refused_call"], "dat_pz_create")
         self.assertEqual(run.results[VICTIM]["reason"], "dat_pz_create")
