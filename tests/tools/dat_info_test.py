@@ -130,6 +130,16 @@ class Opens(WithFolder):
             self.assertIn("is no scorecard", run.words)
             self.assertFalse(report.exists(), text)
 
+    def test_an_adapter_that_ordinary_programs_do_not_find(self) -> None:
+        conf = self.write(self.provider("half", "sound", "threadsafe"), self.provider("whole", "sound", "threadsafe"),
+                          self.provider("whole"))
+        run = Run(conf, "--json")
+        self.assertEqual(run.status, 0, run.output)
+        told = {(each["name"], each["thread_safe"]): "no nonthreadsafe line" in (each["remark"] or "")
+                for each in run.data["adapters"]}
+        self.assertEqual(told, {("half", True): True, ("whole", True): False, ("whole", False): False})
+        self.assertRegex(Run(conf).words, r"half threadsafe \S+ opens note only programs that ask for")
+
     def test_through_the_libdat2_of_the_system(self) -> None:
         self.need_adapter()
         library = pathlib.Path(OPTIONS.system_libdat2)

@@ -223,6 +223,19 @@ std::string offer_of(const line &each)
 
 } // namespace
 
+void remark_on_safety(std::vector<adapter> &all)
+{
+    for (adapter &one : all) {
+        const bool has_other = std::ranges::any_of(all, [&](const adapter &other) {
+            return other.name == one.name && other.api_major == one.api_major && !other.thread_safe;
+        });
+        if (one.is == state::opens && one.thread_safe && !has_other)
+            one.remark = "only programs that ask for a thread-safe adapter find it, as dat.conf "
+                         "has no nonthreadsafe line of this name" +
+                         (one.remark.empty() ? "" : "; " + one.remark);
+    }
+}
+
 std::vector<std::string> explain_unknown(const std::string &name, const registry_file &file,
                                          const std::vector<adapter> &known)
 {

@@ -13,6 +13,9 @@ namespace dat_info {
 void judge(adapter &found, child_end end, const std::vector<std::string> &common_output,
            double seconds);
 
+/// Remarks on adapters that open, but that an ordinary program does not find.
+void remark_on_safety(std::vector<adapter> &all);
+
 /// Why there is no adapter `name`, in lines.
 std::vector<std::string> explain_unknown(const std::string &name, const registry_file &file,
                                          const std::vector<adapter> &known);

@@ -100,6 +100,7 @@ void open_all(findings &found, const options &o)
                                  judge(each, std::move(end), found.registry_output, o.seconds);
                              }});
     run_children(std::move(tasks), o.seconds);
+    remark_on_safety(found.adapters);
 }
 
 auto is_called(const std::string &name)

@@ -50,7 +50,8 @@ private:
     static std::string description(const CLI::Option *option)
     {
         const std::string value = option->get_default_str();
-        const bool nothing = value.empty() || value == "0" || value == "[]";
+        // Versions of the library show an empty list by one kind of brackets or the other.
+        const bool nothing = value.find_first_not_of("[]{}") == std::string::npos || value == "0";
         return option->get_description() + (nothing ? "" : " (default " + plain(value) + ")");
     }
 
