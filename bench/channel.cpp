@@ -3,31 +3,19 @@
 
 #include "osd_address.hpp"
 #include "program/failure.hpp"
+#include "program/system.hpp"
 
-#include <arpa/inet.h>
-#include <cerrno>
-#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <memory>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <poll.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include <thread>
 #include <vector>
 
 namespace bench {
 
-namespace {
+using wanted = program::socket::wanted;
 
-[[noreturn]] void fail_system(const std::string &what)
-{
-    throw program::failure(what + ": " + std::strerror(errno));
-}
+namespace {
 
 int milliseconds_until(clock::time_point end)
 {
@@ -40,61 +28,45 @@ clock::time_point end_of(seconds limit)
     return clock::now() + std::chrono::duration_cast<clock::duration>(limit);
 }
 
-/// Waits until `fd` is ready for `events`; false when the time is up.
-bool ready(int fd, short events, clock::time_point end)
-{
-    for (;;) {
-        pollfd p{fd, events, 0};
-        const int n = poll(&p, 1, milliseconds_until(end));
-        if (n > 0)
-            return true;
-        if (n == 0)
-            return false;
-        if (errno != EINTR)
-            fail_system("poll");
+/// The addresses of a host's port.
+class address_list {
+public:
+    /// An empty host is every address of this one. Returns nothing, or why there are none.
+    std::string find(const std::string &host, unsigned short port, int family)
+    {
+        program::start_sockets();
+        addrinfo hints{};
+        hints.ai_flags = host.empty() ? AI_PASSIVE : 0;
+        hints.ai_socktype = SOCK_STREAM;
+        hints.ai_family = family;
+        const int error = getaddrinfo(host.empty() ? nullptr : host.c_str(),
+                                      std::to_string(port).c_str(), &hints, &first_);
+        return error == 0 ? "" : host + ": " + gai_strerror(error);
     }
-}
-
-struct address_list {
-    addrinfo *first = nullptr;
     address_list() = default;
     address_list(const address_list &) = delete;
     ~address_list()
     {
-        if (first)
-            freeaddrinfo(first);
+        if (first_ != nullptr)
+            freeaddrinfo(first_);
     }
+    const addrinfo *first() const { return first_; }
+
+private:
+    addrinfo *first_ = nullptr;
 };
 
-void be_prompt(int fd)
+/// One attempt at one address: connected, or not open, and why.
+program::socket call_once(const addrinfo &to, clock::time_point end, std::string &why)
 {
-    const int one = 1;
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-}
-
-/// One attempt at one address; -1 when it fails, with errno.
-int call_once(const addrinfo &to, clock::time_point end)
-{
-    const int fd = socket(to.ai_family, to.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return -1;
-    int error = 0;
-    socklen_t size = sizeof error;
-    if (connect(fd, to.ai_addr, to.ai_addrlen) == 0)
-        return fd;
-    if (errno == EINPROGRESS) {
-        if (!ready(fd, POLLOUT, end))
-            error = ETIMEDOUT;
-        else
-            getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
-        if (error == 0)
-            return fd;
-        errno = error;
-    }
-    const int why = errno;
-    close(fd);
-    errno = why;
-    return -1;
+    program::socket made = program::socket::open(to.ai_family, to.ai_socktype);
+    if (!made.is_open() || !made.connect(to.ai_addr, to.ai_addrlen))
+        why = program::socket_error();
+    else if (!made.becomes(wanted::writable, milliseconds_until(end)))
+        why = "no answer";
+    else if (why = made.refusal(); why.empty())
+        return made;
+    return {};
 }
 
 const sockaddr *generic(const sockaddr_storage &address)
@@ -114,27 +86,18 @@ sockaddr_storage any_port_of(const std::string &node)
     return result;
 }
 
-channel::~channel()
-{
-    if (fd_ >= 0)
-        close(fd_);
-}
-
 void channel::send_bytes(const void *bytes, std::size_t size, seconds limit)
 {
     const auto end = end_of(limit);
     auto at = static_cast<const char *>(bytes);
     while (size > 0) {
-        const ssize_t n = ::send(fd_, at, size, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (n > 0) {
-            at += n;
-            size -= static_cast<std::size_t>(n);
-        } else if (errno == EAGAIN || errno == EINTR) {
-            if (!ready(fd_, POLLOUT, end))
-                throw program::failure("the peer has closed its connection");
-        } else {
+        const std::ptrdiff_t n = socket_.send(at, size);
+        if (n < 0)
             throw peer_ended();
-        }
+        if (n == 0 && !socket_.becomes(wanted::writable, milliseconds_until(end)))
+            throw program::failure("the peer has closed its connection");
+        at += n;
+        size -= static_cast<std::size_t>(n);
     }
 }
 
@@ -143,124 +106,61 @@ void channel::receive_bytes(void *bytes, std::size_t size, seconds limit)
     const auto end = end_of(limit);
     auto at = static_cast<char *>(bytes);
     while (size > 0) {
-        if (!ready(fd_, POLLIN, end))
+        if (!socket_.becomes(wanted::readable, milliseconds_until(end)))
             throw program::failure("the peer did not respond for " +
                                    std::to_string(int(limit.count())) +
                                    " seconds; is it busy or stopped?");
-        const ssize_t n = recv(fd_, at, size, MSG_DONTWAIT);
-        if (n > 0) {
-            at += n;
-            size -= static_cast<std::size_t>(n);
-        } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
+        const std::ptrdiff_t n = socket_.receive(at, size);
+        if (n < 0)
             throw peer_ended();
-        }
+        at += n;
+        size -= static_cast<std::size_t>(n);
     }
 }
 
 bool channel::peer_is_gone() const
 {
-    pollfd p{fd_, POLLRDHUP, 0};
-    return poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR));
+    return socket_.is_alone();
 }
 
 bool channel::is_local() const
 {
     sockaddr_storage theirs{}, ours{};
-    socklen_t size = sizeof theirs, our_size = sizeof ours;
-    if (getpeername(fd_, reinterpret_cast<sockaddr *>(&theirs), &size) != 0 ||
-        getsockname(fd_, reinterpret_cast<sockaddr *>(&ours), &our_size) != 0)
+    if (!socket_.peer_name(theirs) || !socket_.own_name(ours))
         return false;
     return theirs.ss_family == AF_UNIX || osd::address::is_loopback(generic(theirs)) ||
            osd::address::is_same_host(generic(theirs), generic(ours));
 }
 
-forked_peer::halves forked_peer::split()
+peer_listener::peer_listener(unsigned short port, const std::string &address)
 {
-    int ends[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
-        fail_system("socketpair");
-    std::fflush(nullptr);
-    const pid_t pid = fork();
-    if (pid < 0)
-        fail_system("fork");
-    close(ends[pid == 0 ? 0 : 1]);
-    if (pid == 0)
-        prctl(PR_SET_PDEATHSIG, SIGKILL); // if the parent is killed, so is this process
-    return {forked_peer(pid), channel(ends[pid == 0 ? 1 : 0]), pid == 0};
-}
-
-void forked_peer::say(const char *message)
-{
-    std::fprintf(stderr, "%s (peer process): %s\n", program_invocation_short_name, message);
-}
-
-void forked_peer::leave(int status)
-{
-    std::fflush(nullptr);
-    _exit(status);
-}
-
-bool forked_peer::ended_well(seconds limit)
-{
-    const auto end = end_of(limit);
-    int status = 0;
-    while (pid_ > 0 && clock::now() < end) {
-        const pid_t who = waitpid(pid_, &status, WNOHANG);
-        if (who == pid_) {
-            pid_ = 0;
-            return WIFEXITED(status) && WEXITSTATUS(status) == 0;
-        }
-        usleep(1000);
+    address_list list, four;
+    if (const std::string why = list.find(address, port, address.empty() ? AF_INET6 : AF_UNSPEC);
+        !why.empty())
+        throw program::failure(why);
+    const addrinfo *at = list.first();
+    socket_ = program::socket::open(at->ai_family, SOCK_STREAM);
+    // a machine without IPv6
+    if (!socket_.is_open() && address.empty() && four.find(address, port, AF_INET).empty()) {
+        at = four.first();
+        socket_ = program::socket::open(AF_INET, SOCK_STREAM);
     }
-    return false;
-}
-
-forked_peer::~forked_peer()
-{
-    if (pid_ > 0) {
-        kill(pid_, SIGKILL);
-        waitpid(pid_, nullptr, 0);
-    }
-}
-
-peer_listener::peer_listener(unsigned short port, const std::string &address) : socket_(-1)
-{
-    addrinfo hints{};
-    hints.ai_flags = AI_PASSIVE;
-    hints.ai_socktype = SOCK_STREAM;
-    hints.ai_family = address.empty() ? AF_INET6 : AF_UNSPEC;
-    const char *const host = address.empty() ? nullptr : address.c_str();
-    const std::string number = std::to_string(port);
-    address_list list;
-    const int error = getaddrinfo(host, number.c_str(), &hints, &list.first);
-    if (error != 0)
-        throw program::failure(address + ": " + gai_strerror(error));
-    int fd = socket(list.first->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0 && address.empty()) { // a machine without IPv6
-        address_list four;
-        hints.ai_family = AF_INET;
-        if (getaddrinfo(host, number.c_str(), &hints, &four.first) == 0) {
-            std::swap(list.first, four.first);
-            fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        }
-    }
-    if (fd < 0)
-        fail_system("socket");
-    socket_ = channel(fd);
-    const int on = 1;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (bind(fd, list.first->ai_addr, list.first->ai_addrlen) != 0 || listen(fd, 64) != 0)
-        fail_system("cannot listen on TCP port " + number +
-                    (address.empty() ? "" : " of " + address) + " (--port chooses another)");
+    if (!socket_.is_open())
+        throw program::failure("socket: " + program::socket_error());
+    socket_.open_port();
+    if (!socket_.bind(at->ai_addr, at->ai_addrlen) || !socket_.listen(64))
+        throw program::failure("cannot listen on TCP port " + std::to_string(port) +
+                               (address.empty() ? "" : " of " + address) +
+                               " (--port chooses another): " + program::socket_error());
 }
 
 unsigned short peer_listener::port() const
 {
-    sockaddr_in6 name{}; // the port lies where IPv4 has it
-    socklen_t size = sizeof name;
-    if (getsockname(socket_.fd_, reinterpret_cast<sockaddr *>(&name), &size) != 0)
-        fail_system("getsockname");
-    return ntohs(name.sin6_port);
+    sockaddr_storage name{};
+    if (!socket_.own_name(name))
+        throw program::failure("getsockname: " + program::socket_error());
+    // the port lies where IPv4 has it
+    return ntohs(reinterpret_cast<const sockaddr_in6 &>(name).sin6_port);
 }
 
 /// The callers that have not said enough yet.
@@ -269,8 +169,8 @@ public:
     callers(std::size_t wanted, const judge &why_not) : wanted_(wanted), why_not_(why_not) {}
 
     /// Sleeps until somebody says something, calls, or has been silent for too long.
-    void wait(const channel &listener, clock::time_point end);
-    void admit(const channel &listener);
+    void wait(const program::socket &listener, clock::time_point end);
+    void admit(const program::socket &listener);
     /// Moves the first caller that said enough out, and its words; null when there is none.
     std::unique_ptr<channel> served(void *words);
 
@@ -294,50 +194,45 @@ private:
     int named_ = 0;
 };
 
-void peer_listener::callers::wait(const channel &listener, clock::time_point end)
+void peer_listener::callers::wait(const program::socket &listener, clock::time_point end)
 {
-    std::vector<pollfd> watched{{listener.fd_, POLLIN, 0}};
+    std::vector<const program::socket *> watched{&listener};
     for (const caller &each : all_) {
-        watched.push_back({each.link.fd_, POLLIN, 0});
+        watched.push_back(&each.link.end());
         end = std::min(end, each.silent_at);
     }
-    if (poll(watched.data(), watched.size(), milliseconds_until(end)) < 0 && errno != EINTR)
-        fail_system("poll");
+    program::socket::wait_for_any(watched, milliseconds_until(end));
 }
 
-void peer_listener::callers::admit(const channel &listener)
+void peer_listener::callers::admit(const program::socket &listener)
 {
     sockaddr_storage from{};
-    socklen_t size = sizeof from;
-    const auto peer = reinterpret_cast<sockaddr *>(&from);
-    const int fd = accept4(listener.fd_, peer, &size, SOCK_CLOEXEC);
-    if (fd < 0) {
-        if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED)
-            return;
-        fail_system("accept");
-    }
+    program::socket end = listener.accept(from);
+    if (!end.is_open())
+        return;
     char host[NI_MAXHOST] = "an unknown address", port[NI_MAXSERV] = "?";
-    (void)getnameinfo(peer, size, host, sizeof host, port, sizeof port,
+    (void)getnameinfo(generic(from), sizeof from, host, sizeof host, port, sizeof port,
                       NI_NUMERICHOST | NI_NUMERICSERV);
-    be_prompt(fd);
+    end.be_prompt();
     if (all_.size() == most) {
         name(all_.front(), "it had said nothing yet when many others called");
         all_.erase(all_.begin());
     }
-    all_.push_back({channel(fd), std::string(host) + " port " + port, end_of(patience), {}});
+    all_.push_back(
+        {channel(std::move(end)), std::string(host) + " port " + port, end_of(patience), {}});
 }
 
 /// Why it is not wanted, if so.
 std::string peer_listener::callers::hear(caller &from) const
 {
     std::vector<char> bytes(wanted_ - from.said.size());
-    const ssize_t n = recv(from.link.fd_, bytes.data(), bytes.size(), MSG_DONTWAIT);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+    const std::ptrdiff_t n = from.link.end().receive(bytes.data(), bytes.size());
+    if (n == 0)
         return clock::now() < from.silent_at
                    ? ""
                    : "it said nothing that a client does for " +
                          std::to_string(int(patience.count())) + " seconds";
-    if (n <= 0)
+    if (n < 0)
         return "it ended without a word of a client";
     from.said.insert(from.said.end(), bytes.begin(), bytes.begin() + n);
     return why_not_(from.link, from.said);
@@ -363,12 +258,12 @@ std::unique_ptr<channel> peer_listener::callers::served(void *words)
 
 void peer_listener::callers::name(const caller &who, const std::string &why)
 {
+    const std::string own = program::own_name();
     if (++named_ <= most_named)
-        std::fprintf(stderr, "%s: closed a connection from %s: %s\n", program_invocation_short_name,
-                     who.name.c_str(), why.c_str());
+        std::fprintf(stderr, "%s: closed a connection from %s: %s\n", own.c_str(), who.name.c_str(),
+                     why.c_str());
     else if (named_ == most_named + 1)
-        std::fprintf(stderr, "%s: closed more connections; they are not named\n",
-                     program_invocation_short_name);
+        std::fprintf(stderr, "%s: closed more connections; they are not named\n", own.c_str());
 }
 
 channel peer_listener::accept(void *words, std::size_t wanted, const judge &why_not, seconds limit)
@@ -388,27 +283,22 @@ channel peer_listener::accept(void *words, std::size_t wanted, const judge &why_
 channel call_peer(const std::string &host, unsigned short port, seconds limit)
 {
     const auto end = end_of(limit);
-    addrinfo hints{};
-    hints.ai_socktype = SOCK_STREAM;
     address_list list;
-    const int error = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list.first);
-    if (error != 0)
-        throw program::failure(host + ": " + gai_strerror(error));
+    std::string why = list.find(host, port, AF_UNSPEC);
+    if (!why.empty())
+        throw program::failure(why);
     do {
-        for (const addrinfo *to = list.first; to; to = to->ai_next) {
-            const int fd = call_once(*to, end);
-            if (fd >= 0) {
-                be_prompt(fd);
-                return channel(fd);
+        for (const addrinfo *to = list.first(); to != nullptr; to = to->ai_next) {
+            program::socket made = call_once(*to, end, why);
+            if (made.is_open()) {
+                made.be_prompt();
+                return channel(std::move(made));
             }
         }
-        const int why = errno;
-        usleep(50'000); // the server may be starting
-        errno = why;
+        std::this_thread::sleep_for(std::chrono::milliseconds(50)); // the server may be starting
     } while (clock::now() < end);
     throw program::failure("cannot connect to server " + host + " port " + std::to_string(port) +
-                           ": " + std::strerror(errno) +
-                           "\n  start it there first: dat-perf --server ADAPTER");
+                           ": " + why + "\n  start it there first: dat-perf --server ADAPTER");
 }
 
 void patience::check()

@@ -5,13 +5,12 @@
 #pragma once
 
 #include "program/failure.hpp"
+#include "program/sockets.hpp"
 
 #include <chrono>
 #include <functional>
 #include <span>
 #include <string>
-#include <sys/socket.h>
-#include <sys/types.h>
 #include <type_traits>
 #include <utility>
 
@@ -29,14 +28,7 @@ public:
 
 class channel {
 public:
-    explicit channel(int fd) : fd_(fd) {}
-    channel(channel &&other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-    channel &operator=(channel &&other) noexcept
-    {
-        std::swap(fd_, other.fd_);
-        return *this;
-    }
-    ~channel();
+    explicit channel(program::socket end) : socket_(std::move(end)) {}
 
     /// Both throw a failure when the peer has exited or after `limit`.
     void send_bytes(const void *bytes, std::size_t size, seconds limit = seconds(10));
@@ -60,65 +52,11 @@ public:
     bool peer_is_gone() const;
     /// Whether the other end is on this host.
     bool is_local() const;
+    const program::socket &end() const { return socket_; }
 
 private:
-    friend class peer_listener;
-    int fd_;
+    program::socket socket_;
 };
-
-/// The child of a program that plays both sides. Its main function runs `body` and exits.
-class forked_peer {
-public:
-    forked_peer(forked_peer &&other) noexcept : pid_(std::exchange(other.pid_, 0)) {}
-    ~forked_peer();
-
-    /// Forks; in the child runs body(channel) and never returns.
-    template <class Body>
-    static std::pair<forked_peer, channel> start(Body body);
-    /// Returns true when the child ended by itself, and well.
-    bool ended_well(seconds limit);
-
-private:
-    struct halves;
-    explicit forked_peer(pid_t pid) : pid_(pid) {}
-    static halves split();
-    static void say(const char *message);
-    [[noreturn]] static void leave(int status);
-    template <class Body>
-    [[noreturn]] static void run_child(channel link, Body &body);
-
-    pid_t pid_;
-};
-
-struct forked_peer::halves {
-    forked_peer peer;
-    channel link;
-    bool is_child;
-};
-
-template <class Body>
-std::pair<forked_peer, channel> forked_peer::start(Body body)
-{
-    auto [peer, link, is_child] = split();
-    if (is_child)
-        run_child(std::move(link), body);
-    return {std::move(peer), std::move(link)};
-}
-
-template <class Body>
-void forked_peer::run_child(channel link, Body &body)
-{
-    int status = 0;
-    try {
-        body(link);
-    } catch (const peer_ended &) {
-        status = 1; // the parent tells the story
-    } catch (const std::exception &e) {
-        say(e.what());
-        status = 1;
-    }
-    leave(status);
-}
 
 /// An IPv4 address as a text, with port 0.
 sockaddr_storage any_port_of(const std::string &node);
@@ -140,7 +78,7 @@ public:
 private:
     class callers;
 
-    channel socket_;
+    program::socket socket_;
 };
 
 /// Calls a listening peer.

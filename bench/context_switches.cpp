@@ -7,6 +7,7 @@
 // can wait (feature cq_wait) needs one switch; without it the port needs a second one, in the
 // thread that forwards the wake-up.
 #include "dat_link.hpp"
+#include "forked_peer.hpp"
 #include "program/command_line.hpp"
 #include "program/json.hpp"
 #include "statistics.hpp"

@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <netinet/in.h>
-#include <unistd.h>
 
 namespace bench {
 
@@ -221,8 +219,8 @@ void dat_endpoint::disconnect(patience &p)
 }
 
 dat_link::dat_link(dat_adapter &adapter, std::uint32_t max_size, evds layout)
-    : max_size_(max_size), memory_(static_cast<std::byte *>(std::aligned_alloc(
-                               4096, (std::size_t{max_size} * 2 + 4095) & ~4095)))
+    : max_size_(max_size),
+      memory_(new (release::to_page, std::nothrow) std::byte[std::size_t{max_size} * 2])
 {
     if (!memory_)
         throw program::failure("out of memory");

@@ -16,10 +16,9 @@
 #include "program/libdat2.hpp"
 
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
+#include <new>
 #include <string>
-#include <sys/socket.h>
 
 namespace bench {
 
@@ -213,7 +212,8 @@ private:
     void post_pool();
 
     struct release {
-        void operator()(std::byte *memory) const { std::free(memory); }
+        static constexpr std::align_val_t to_page{4096};
+        void operator()(std::byte *memory) const { ::operator delete[](memory, to_page); }
     };
 
     std::uint32_t max_size_;

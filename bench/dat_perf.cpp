@@ -4,6 +4,7 @@
 // the DAT C API alone. The leading side chooses the measurements and tells the other over a socket;
 // see docs/man/dat-perf.1.md.
 #include "opening.hpp"
+#include "peer_process.hpp"
 #include "perf_job.hpp"
 #include "perf_leader.hpp"
 #include "plot.hpp"
@@ -12,9 +13,11 @@
 #include "program/libdat2.hpp"
 #include "program/origin.hpp"
 #include "program/output_file.hpp"
+#include "program/system.hpp"
 #include "statistics.hpp"
 
 #include <cstdio>
+#include <sstream>
 #include <thread>
 
 namespace {
@@ -108,7 +111,39 @@ void lead(channel &peer, const options &o, program::json results = program::json
         plot::write_svg(o.svg, figure_of(o, l.measurements()));
 }
 
-void run_forked(const options &o)
+/// Follows a leader that has said nothing yet: "limit adapter".
+void follow_first(channel &leader, const std::string &argument)
+{
+    std::istringstream words(argument);
+    double limit = 0;
+    std::string adapter;
+    std::getline(words >> limit >> std::ws, adapter);
+    follow(leader, leader.receive<greeting>(seconds(limit)), adapter, limit);
+}
+const peer_role following{"follow", follow_first};
+
+/// Follows a client that the server has heard: "limit size threads client's-limit adapter".
+void follow_client(channel &leader, const std::string &argument)
+{
+    std::istringstream words(argument);
+    double limit = 0;
+    std::string adapter;
+    greeting hello;
+    words >> limit >> hello.max_size >> hello.threads >> hello.limit_s;
+    std::getline(words >> std::ws, adapter);
+    follow(leader, hello, adapter, limit);
+}
+const peer_role serving{"serve", follow_client};
+
+std::string argument_of(const greeting &hello, const options &o)
+{
+    std::ostringstream words;
+    words << o.limit << ' ' << hello.max_size << ' ' << hello.threads << ' ' << hello.limit_s << ' '
+          << o.adapter;
+    return words.str();
+}
+
+void run_here(const options &o)
 {
     program::json opened = program::json::array();
     if (o.wants("open"))
@@ -120,9 +155,7 @@ void run_forked(const options &o)
                 {{"adapter", o.adapter}, {"origin", program::origin_json()}, {"results", opened}});
         return;
     }
-    auto [child, peer] = forked_peer::start([&](channel &leader) {
-        follow(leader, leader.receive<greeting>(seconds(o.limit)), o.adapter, o.limit);
-    });
+    auto [child, peer] = peer_process::start(following, std::to_string(o.limit) + " " + o.adapter);
     lead(peer, o, opened);
     if (!child.ended_well(seconds(o.limit)))
         throw program::failure("the peer process exited abnormally");
@@ -131,21 +164,20 @@ void run_forked(const options &o)
 /// Serves several clients at once, each in a process of its own.
 void serve_many(peer_listener &listener, const options &o)
 {
-    std::vector<forked_peer> children;
+    std::vector<peer_process> children;
     std::string late;
     while (late.empty() && children.size() < o.clients) {
         try {
-            auto accepted = await_leader(listener, o.max_size, o.wait);
-            auto [child, parent] = forked_peer::start(
-                [&](channel &) { follow(accepted.first, accepted.second, o.adapter, o.limit); });
-            children.push_back(std::move(child));
+            auto [client, hello] = await_leader(listener, o.max_size, o.wait);
+            children.push_back(
+                peer_process::start(serving, argument_of(hello, o), std::move(client)));
             std::fprintf(stderr, "client %zu of %u\n", children.size(), o.clients);
         } catch (const program::failure &e) {
             late = e.what();
         }
     }
     std::size_t good = 0;
-    for (forked_peer &child : children)
+    for (peer_process &child : children)
         good += child.ended_well(seconds(longest_limit_s));
     if (!late.empty())
         throw program::failure(late);
@@ -196,7 +228,7 @@ bool run(const options &o)
         channel server = call_peer(o.host, o.port, seconds(std::min(o.limit, 5.0)));
         lead(server, o);
     } else {
-        run_forked(o);
+        run_here(o);
     }
     return true;
 }
@@ -284,6 +316,7 @@ std::string contradiction(const options &o)
 
 int main(int argc, char **argv)
 {
+    become_peer();
     options o;
     program::command_line line(
         "dat-perf", "Latency, bandwidth, message rate and connection rate of a DAT adapter");
@@ -293,7 +326,7 @@ int main(int argc, char **argv)
     if (const std::string wrong = contradiction(o); !wrong.empty())
         return line.misused(wrong);
     o.settle();
-    std::setvbuf(stdout, nullptr, _IOLBF, 0);
+    program::write_line_by_line();
     try {
         program::use_api(o.api, argv);
         return run(o) ? 0 : 1;

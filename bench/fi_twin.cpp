@@ -3,6 +3,7 @@
 // fi-twin: the performance of libfabric itself, with the calls that the libfabric port makes.
 // `overhead` compares this code with DAT; this program runs it alone, for a profiler.
 #include "fi_link.hpp"
+#include "forked_peer.hpp"
 #include "program/command_line.hpp"
 #include "program/failure.hpp"
 #include "program/json.hpp"

@@ -4,6 +4,7 @@
 // this process and one other: memory per endpoint, and the time of a message when all take turns
 // and when one is busy and the others are idle. Endpoints share their event dispatchers.
 #include "dat_link.hpp"
+#include "forked_peer.hpp"
 #include "program/command_line.hpp"
 #include "program/json.hpp"
 #include "statistics.hpp"

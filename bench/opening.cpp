@@ -3,13 +3,14 @@
 
 #include "channel.hpp"
 #include "dat_link.hpp"
+#include "peer_process.hpp"
 #include "program/failure.hpp"
+#include "program/system.hpp"
 #include "statistics.hpp"
 
 #include <array>
 #include <cstdio>
 #include <cstring>
-#include <dlfcn.h>
 #ifdef BENCH_FI
 #include <rdma/fi_domain.h>
 #endif
@@ -40,46 +41,35 @@ void name_provider(const dat_adapter &adapter, report &told)
     }
 }
 
-/// Runs work(report) in a fresh process and returns the report, with the time that it took.
+/// Runs work(report, done) in this process and tells the first one the report, with the time until
+/// the work was done.
 template <class Work>
-report in_fresh_process(double limit_s, Work work)
+void tell_time(channel &first, Work work)
 {
-    auto [child, peer] = forked_peer::start([&](channel &parent) {
-        report told;
-        const auto start = clock::now();
-        work(told, [&] { told.us = seconds(clock::now() - start).count() * 1e6; });
-        parent.send(told);
-    });
-    const auto told = peer.template receive<report>(seconds(limit_s));
-    if (!child.ended_well(seconds(limit_s)))
-        throw program::failure("a process that was to open an adapter exited abnormally");
-    return told;
-}
-
-report open_adapter(const std::string &name, double limit_s)
-{
-    return in_fresh_process(limit_s, [&](report &told, auto done) {
-        const dat_adapter adapter(name);
-        done();
-        name_provider(adapter, told);
-    });
+    report told;
+    const auto start = clock::now();
+    work(told, [&] { told.us = seconds(clock::now() - start).count() * 1e6; });
+    first.send(told);
 }
 
 #ifdef BENCH_FI
 template <class Function>
 Function *function(void *library, const char *name)
 {
-    void *found = library != nullptr ? dlsym(library, name) : nullptr;
+    void *const found = program::symbol_in(library, name);
     if (found == nullptr)
-        throw program::failure(dlerror());
+        throw program::failure(std::string("libfabric has no ") + name);
     return reinterpret_cast<Function *>(found);
 }
 
 /// Loads libfabric, as a provider library does, and asks it for message endpoints of one provider.
-report ask_libfabric(const std::string &provider, double limit_s)
+void ask_libfabric(channel &first, const std::string &provider)
 {
-    return in_fresh_process(limit_s, [&](report &, auto done) {
-        void *const library = dlopen("libfabric.so.1", RTLD_NOW | RTLD_GLOBAL);
+    tell_time(first, [&](report &, auto done) {
+        std::string why;
+        void *const library = program::load_library("libfabric.so.1", why);
+        if (library == nullptr)
+            throw program::failure(why);
         const auto dupinfo = function<decltype(fi_dupinfo)>(library, "fi_dupinfo");
         const auto getinfo = function<decltype(fi_getinfo)>(library, "fi_getinfo");
         fi_info *const hints = dupinfo(nullptr);
@@ -93,13 +83,34 @@ report ask_libfabric(const std::string &provider, double limit_s)
         done();
     });
 }
+const peer_role asking_libfabric{"libfabric", ask_libfabric};
 #endif
+
+void open_adapter(channel &first, const std::string &name)
+{
+    tell_time(first, [&](report &told, auto done) {
+        const dat_adapter adapter(name);
+        done();
+        name_provider(adapter, told);
+    });
+}
+
+const peer_role opening_role{"open", open_adapter};
+
+report in_fresh_process(const peer_role &what, const std::string &argument, double limit_s)
+{
+    auto [child, peer] = peer_process::start(what, argument);
+    const auto told = peer.receive<report>(seconds(limit_s));
+    if (!child.ended_well(seconds(limit_s)))
+        throw program::failure("a process that was to open an adapter exited abnormally");
+    return told;
+}
 
 /// Asks the registry, which a libdat2 over DAT 1.2 need not have.
 bool is_registered(const char *name)
 {
     using list_function = DAT_RETURN(DAT_COUNT, DAT_COUNT *, DAT_PROVIDER_INFO *[]);
-    void *const list = dlsym(RTLD_DEFAULT, "dat_registry_list_providers");
+    void *const list = program::find_symbol("dat_registry_list_providers");
     std::array<DAT_PROVIDER_INFO, 256> entries{};
     std::array<DAT_PROVIDER_INFO *, 256> pointers{};
     for (std::size_t i = 0; i < entries.size(); ++i)
@@ -124,15 +135,15 @@ std::vector<opening> measure_openings(const std::string &adapter, double duratio
     const auto end =
         clock::now() + std::chrono::duration_cast<clock::duration>(seconds(duration_s));
     while (ours.size() < fewest || clock::now() < end) {
-        const report opened = open_adapter(adapter, limit_s);
+        const report opened = in_fresh_process(opening_role, adapter, limit_s);
         ours.push_back(opened.us);
 #ifdef BENCH_FI
         provider = opened.provider;
         if (!provider.empty())
-            its_own.push_back(ask_libfabric(provider, limit_s).us);
+            its_own.push_back(in_fresh_process(asking_libfabric, provider, limit_s).us);
 #endif
         if (beside)
-            embedded_ones.push_back(open_adapter(embedded, limit_s).us);
+            embedded_ones.push_back(in_fresh_process(opening_role, embedded, limit_s).us);
     }
     const double unit = its_own.empty() ? 0 : median(its_own);
     const auto part = [&](double us) { return unit > 0 ? us / unit : 0; };

@@ -7,6 +7,7 @@
 #include "cma_link.hpp"
 #include "dat_link.hpp"
 #include "fi_link.hpp"
+#include "forked_peer.hpp"
 #include "placement.hpp"
 #include "program/command_line.hpp"
 #include "program/json.hpp"

@@ -8,7 +8,6 @@
 
 #include <cstdint>
 #include <string>
-#include <sys/socket.h>
 #include <utility>
 
 namespace bench::perf {

@@ -6,6 +6,7 @@
 #include "plot.hpp"
 #include "program/origin.hpp"
 #include "program/output_file.hpp"
+#include "program/system.hpp"
 #include "statistics.hpp"
 
 #include <optional>
@@ -43,9 +44,7 @@ private:
 
 std::string pairs::this_host()
 {
-    char name[256] = {};
-    (void)gethostname(name, sizeof name - 1);
-    return name;
+    return program::this_machine().host;
 }
 
 program::json pairs::lead()

@@ -3,16 +3,17 @@
 // The side of dat-perf that chooses the measurements and prints them.
 #pragma once
 
+#include "osd_annotations.hpp"
 #include "perf_follower.hpp"
 #include "perf_links.hpp"
 #include "perf_options.hpp"
 #include "perf_rows.hpp"
 #include "program/json.hpp"
+#include "program/system.hpp"
 #include "traffic.hpp"
 
 #include <cstdarg>
 #include <map>
-#include <unistd.h>
 
 namespace bench::perf {
 
@@ -29,7 +30,7 @@ struct measurement {
 class progress_line {
 public:
     explicit progress_line(bool wanted)
-        : wanted_(wanted), is_terminal_(wanted && isatty(STDERR_FILENO))
+        : wanted_(wanted), is_terminal_(wanted && program::is_terminal(stderr))
     {}
     ~progress_line() { clear(); }
 
@@ -101,7 +102,7 @@ private:
 
     int name_width() const { return o_.both_ways ? 21 : 14; }
     /// Prints, but for all ranks of a job except the first, which prints in the end.
-    [[gnu::format(printf, 2, 3)]] void say(const char *format, ...) const
+    OSD_PRINTF(2, 3) void say(const char *format, ...) const
     {
         va_list list;
         va_start(list, format);

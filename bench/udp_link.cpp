@@ -2,57 +2,35 @@
 #include "udp_link.hpp"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <netinet/in.h>
-#include <unistd.h>
 
 namespace bench {
 
-namespace {
-
-constexpr std::uint32_t largest = 65507;
-
-} // namespace
-
 udp_link::udp_link(const std::string &node, std::uint32_t max_size)
-    : memory_(std::min(max_size, largest)), socket_(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0))
+    : memory_(std::min(max_size, largest)), socket_(program::socket::open(AF_INET, SOCK_DGRAM))
 {
     const sockaddr_storage address = any_port_of(node);
-    if (socket_ < 0 ||
-        bind(socket_, reinterpret_cast<const sockaddr *>(&address), sizeof(sockaddr_in)) != 0)
+    if (!socket_.is_open() ||
+        !socket_.bind(reinterpret_cast<const sockaddr *>(&address), sizeof(sockaddr_in)))
         fail("socket");
-}
-
-udp_link::~udp_link()
-{
-    if (socket_ >= 0)
-        close(socket_);
 }
 
 sockaddr_storage udp_link::address() const
 {
     sockaddr_storage own{};
-    socklen_t size = sizeof own;
-    if (getsockname(socket_, reinterpret_cast<sockaddr *>(&own), &size) != 0)
+    if (!socket_.own_name(own))
         fail("getsockname");
     return own;
 }
 
 void udp_link::meet(const sockaddr_storage &peer)
 {
-    if (::connect(socket_, reinterpret_cast<const sockaddr *>(&peer), sizeof(sockaddr_in)) != 0)
+    if (!socket_.connect(reinterpret_cast<const sockaddr *>(&peer), sizeof(sockaddr_in)))
         fail("connect");
-}
-
-bool udp_link::is_empty()
-{
-    return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
 }
 
 void udp_link::fail(const char *call)
 {
-    throw program::failure(std::string("UDP socket: ") + call + ": " + std::strerror(errno));
+    throw program::failure(std::string("UDP socket: ") + call + ": " + program::socket_error());
 }
 
 } // namespace bench

@@ -9,16 +9,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <sys/socket.h>
 #include <vector>
 
 namespace bench {
 
 class udp_link {
 public:
+    static constexpr std::uint32_t largest = 65507; ///< bytes of a datagram
+
     udp_link(const std::string &node, std::uint32_t max_size);
-    ~udp_link();
-    udp_link(const udp_link &) = delete;
 
     sockaddr_storage address() const;
     void meet(const sockaddr_storage &peer);
@@ -26,24 +25,23 @@ public:
     void post_receive() {}
     void post_send(std::uint32_t size)
     {
-        if (send(socket_, memory_.data(), size, 0) != static_cast<ssize_t>(size)) [[unlikely]]
+        if (socket_.send(memory_.data(), size) != static_cast<std::ptrdiff_t>(size)) [[unlikely]]
             fail("send");
     }
     bool poll_request() { return true; }
     bool poll_receive()
     {
-        const ssize_t got = recv(socket_, memory_.data(), memory_.size(), MSG_DONTWAIT);
-        if (got < 0 && !is_empty()) [[unlikely]]
+        const std::ptrdiff_t got = socket_.receive(memory_.data(), memory_.size());
+        if (got < 0) [[unlikely]]
             fail("recv");
-        return got >= 0;
+        return got > 0;
     }
 
 private:
-    static bool is_empty();
     [[noreturn]] static void fail(const char *call);
 
     std::vector<std::byte> memory_;
-    int socket_;
+    program::socket socket_;
 };
 
 } // namespace bench

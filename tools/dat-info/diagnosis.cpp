@@ -97,7 +97,8 @@ void explain_library(adapter &found, const line &at, const std::string &message)
     } else if (contains(message, "has no symbol dat_provider_")) {
         found.advice = "the library is not a DAT 2.0 provider: correct the fifth field of the line";
     } else {
-        found.advice = osd::library_advice() + std::string("; or correct the fifth field of the line");
+        found.advice =
+            osd::library_advice() + std::string("; or correct the fifth field of the line");
     }
 }
 
@@ -201,9 +202,8 @@ void judge(adapter &found, child_end end, const std::vector<std::string> &common
     } else if (!found.code.empty()) {
         found.step = refused_call(end.told);
         explain_refusal(found, end.told);
-    } else if (end.how.signal !=
-               0) { // the signal came after its report: in a thread or destructor of
-                    // the provider
+    } else if (end.how.signal != 0) { // the signal came after its report: in a thread or destructor
+                                      // of the provider
         explain_death(found, end, seconds);
     } else {
         found.is = state::opens;

@@ -31,6 +31,8 @@ std::size_t terminal_width(std::FILE *out);
 bool is_terminal(std::FILE *out);
 /// Opens the null device in place of standard streams that are closed.
 void open_closed_streams();
+/// Lets readers of standard output have each line when it is complete.
+void write_line_by_line();
 /// 0, or the errno by which a file or folder cannot be written.
 int write_obstacle(const std::string &path);
 

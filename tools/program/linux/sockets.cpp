@@ -5,9 +5,11 @@
 
 #include <cerrno>
 #include <cstring>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include <vector>
 
 namespace program {
 namespace {
@@ -25,6 +27,13 @@ std::ptrdiff_t moved(ssize_t bytes)
 }
 
 } // namespace
+
+void start_sockets() {}
+
+std::string socket_error()
+{
+    return std::strerror(errno);
+}
 
 socket socket::open(int family, int type)
 {
@@ -55,9 +64,54 @@ bool socket::bind(const sockaddr *address, std::size_t size) const
     return ::bind(fd_of(number_), address, static_cast<socklen_t>(size)) == 0;
 }
 
-bool socket::listen() const
+void socket::open_port() const
 {
-    return ::listen(fd_of(number_), 1) == 0;
+    const int on = 1;
+    (void)::setsockopt(fd_of(number_), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+}
+
+bool socket::listen(int backlog) const
+{
+    return ::listen(fd_of(number_), backlog) == 0;
+}
+
+socket socket::accept(sockaddr_storage &from) const
+{
+    socklen_t size = sizeof from;
+    return socket(::accept4(fd_of(number_), reinterpret_cast<sockaddr *>(&from), &size,
+                            SOCK_CLOEXEC | SOCK_NONBLOCK));
+}
+
+bool socket::connect(const sockaddr *address, std::size_t size) const
+{
+    return ::connect(fd_of(number_), address, static_cast<socklen_t>(size)) == 0 ||
+           errno == EINPROGRESS;
+}
+
+std::string socket::refusal() const
+{
+    int error = 0;
+    socklen_t size = sizeof error;
+    (void)::getsockopt(fd_of(number_), SOL_SOCKET, SO_ERROR, &error, &size);
+    return error == 0 ? "" : std::strerror(error);
+}
+
+void socket::be_prompt() const
+{
+    const int on = 1;
+    (void)::setsockopt(fd_of(number_), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+bool socket::own_name(sockaddr_storage &name) const
+{
+    socklen_t size = sizeof name;
+    return ::getsockname(fd_of(number_), reinterpret_cast<sockaddr *>(&name), &size) == 0;
+}
+
+bool socket::peer_name(sockaddr_storage &name) const
+{
+    socklen_t size = sizeof name;
+    return ::getpeername(fd_of(number_), reinterpret_cast<sockaddr *>(&name), &size) == 0;
 }
 
 std::ptrdiff_t socket::send(const void *bytes, std::size_t size) const
@@ -82,6 +136,15 @@ bool socket::becomes(wanted what, int milliseconds) const
         if (errno != EINTR)
             throw failure(std::string("poll: ") + std::strerror(errno));
     }
+}
+
+void socket::wait_for_any(std::span<const socket *const> all, int milliseconds)
+{
+    std::vector<pollfd> asked;
+    for (const socket *each : all)
+        asked.push_back({fd_of(each->number_), POLLIN, 0});
+    if (::poll(asked.data(), asked.size(), milliseconds) < 0 && errno != EINTR)
+        throw failure(std::string("poll: ") + std::strerror(errno));
 }
 
 bool socket::is_alone() const

@@ -89,6 +89,11 @@ void open_closed_streams()
         ::close(opened);
 }
 
+void write_line_by_line()
+{
+    std::setvbuf(stdout, nullptr, _IOLBF, 0);
+}
+
 int write_obstacle(const std::string &path)
 {
     const bool is_folder = std::filesystem::is_directory(path);

@@ -26,17 +26,20 @@ std::string narrowed(const std::wstring &text)
     return narrow;
 }
 
-std::string last_error(const std::string &what)
+std::string system_text(DWORD error)
 {
-    const DWORD error = GetLastError();
     wchar_t text[256] = L"";
     DWORD length = FormatMessageW(FORMAT_MESSAGE_FROM_SYSTEM | FORMAT_MESSAGE_IGNORE_INSERTS |
                                       FORMAT_MESSAGE_MAX_WIDTH_MASK,
                                   nullptr, error, 0, text, 256, nullptr);
     while (length != 0 && (text[length - 1] == L' ' || text[length - 1] == L'.'))
         --length;
-    return what + ": " + narrowed(std::wstring(text, length)) + " (error " + std::to_string(error) +
-           ")";
+    return narrowed(std::wstring(text, length)) + " (error " + std::to_string(error) + ")";
+}
+
+std::string last_error(const std::string &what)
+{
+    return what + ": " + system_text(GetLastError());
 }
 
 std::string own_path()

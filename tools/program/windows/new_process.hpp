@@ -17,6 +17,8 @@ namespace program {
 
 std::wstring widened(const std::string &text);
 std::string narrowed(const std::wstring &text);
+/// What the system says of an error, and its number.
+std::string system_text(DWORD error);
 /// "what: why", of the call that has just failed.
 std::string last_error(const std::string &what);
 std::string own_path();

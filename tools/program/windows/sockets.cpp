@@ -2,6 +2,7 @@
 #include "program/sockets.hpp"
 
 #include "program/failure.hpp"
+#include "program/windows/new_process.hpp"
 
 namespace program {
 namespace {
@@ -9,15 +10,6 @@ namespace {
 SOCKET handle_of(socket::number of)
 {
     return static_cast<SOCKET>(of);
-}
-
-void start_winsock()
-{
-    static const int started = [] {
-        WSADATA about;
-        return WSAStartup(MAKEWORD(2, 2), &about);
-    }();
-    (void)started;
 }
 
 std::ptrdiff_t moved(int bytes)
@@ -33,11 +25,30 @@ void block_nowhere(SOCKET which)
     (void)ioctlsocket(which, FIONBIO, &on);
 }
 
+void switch_on(SOCKET which, int level, int option, BOOL on = TRUE)
+{
+    (void)setsockopt(which, level, option, reinterpret_cast<const char *>(&on), sizeof on);
+}
+
 } // namespace
+
+void start_sockets()
+{
+    static const int started = [] {
+        WSADATA about;
+        return WSAStartup(MAKEWORD(2, 2), &about);
+    }();
+    (void)started;
+}
+
+std::string socket_error()
+{
+    return system_text(static_cast<DWORD>(WSAGetLastError()));
+}
 
 socket socket::open(int family, int type)
 {
-    start_winsock();
+    start_sockets();
     const SOCKET made =
         WSASocketW(family, type, 0, nullptr, 0, WSA_FLAG_OVERLAPPED | WSA_FLAG_NO_HANDLE_INHERIT);
     block_nowhere(made);
@@ -48,7 +59,7 @@ socket socket::open(int family, int type)
 /// handle.
 socket socket::inherited(number of)
 {
-    start_winsock();
+    start_sockets();
     WSAPROTOCOL_INFOW about{};
     if (WSADuplicateSocketW(handle_of(of), GetCurrentProcessId(), &about) != 0)
         return socket(of);
@@ -76,10 +87,8 @@ std::pair<socket, socket> socket::pair()
         return {};
     socket other(static_cast<number>(::accept(handle_of(listening.number_), nullptr, nullptr)));
     block_nowhere(handle_of(other.number_));
-    const BOOL on = TRUE;
     for (const socket *each : {&one, &other})
-        (void)setsockopt(handle_of(each->number_), IPPROTO_TCP, TCP_NODELAY,
-                         reinterpret_cast<const char *>(&on), sizeof on);
+        each->be_prompt();
     if (!one.becomes(wanted::writable, 10'000))
         return {};
     return {std::move(one), std::move(other)};
@@ -97,9 +106,57 @@ bool socket::bind(const sockaddr *address, std::size_t size) const
     return ::bind(handle_of(number_), address, static_cast<int>(size)) == 0;
 }
 
-bool socket::listen() const
+/// Connections that are not forgotten are no hindrance here, but other processes could take part
+/// of the callers.
+void socket::open_port() const
 {
-    return ::listen(handle_of(number_), 1) == 0;
+    switch_on(handle_of(number_), SOL_SOCKET, SO_EXCLUSIVEADDRUSE);
+    switch_on(handle_of(number_), IPPROTO_IPV6, IPV6_V6ONLY, FALSE);
+}
+
+bool socket::listen(int backlog) const
+{
+    return ::listen(handle_of(number_), backlog) == 0;
+}
+
+socket socket::accept(sockaddr_storage &from) const
+{
+    int size = sizeof from;
+    const SOCKET made = ::accept(handle_of(number_), reinterpret_cast<sockaddr *>(&from), &size);
+    block_nowhere(made);
+    return socket(static_cast<number>(made));
+}
+
+bool socket::connect(const sockaddr *address, std::size_t size) const
+{
+    return ::connect(handle_of(number_), address, static_cast<int>(size)) == 0 ||
+           WSAGetLastError() == WSAEWOULDBLOCK;
+}
+
+std::string socket::refusal() const
+{
+    DWORD error = 0;
+    int size = sizeof error;
+    (void)getsockopt(handle_of(number_), SOL_SOCKET, SO_ERROR, reinterpret_cast<char *>(&error),
+                     &size);
+    return error == 0 ? "" : system_text(error);
+}
+
+void socket::be_prompt() const
+{
+    switch_on(handle_of(number_), IPPROTO_TCP, TCP_NODELAY);
+}
+
+bool socket::own_name(sockaddr_storage &name) const
+{
+    int size = sizeof name;
+    return getsockname(handle_of(number_), reinterpret_cast<sockaddr *>(&name), &size) == 0;
+}
+
+bool socket::peer_name(sockaddr_storage &name) const
+{
+    int size = sizeof name;
+    return getpeername(handle_of(number_), reinterpret_cast<sockaddr *>(&name), &size) == 0;
 }
 
 std::ptrdiff_t socket::send(const void *bytes, std::size_t size) const
@@ -128,6 +185,17 @@ bool socket::becomes(wanted what, int milliseconds) const
     if (found < 0)
         throw failure("select: error " + std::to_string(WSAGetLastError()));
     return found > 0;
+}
+
+void socket::wait_for_any(std::span<const socket *const> all, int milliseconds)
+{
+    fd_set asked;
+    FD_ZERO(&asked);
+    for (const socket *each : all)
+        FD_SET(handle_of(each->number_), &asked);
+    timeval limit{milliseconds / 1000, milliseconds % 1000 * 1000};
+    if (select(0, &asked, nullptr, nullptr, &limit) < 0)
+        throw failure("select: " + socket_error());
 }
 
 bool socket::is_alone() const

@@ -102,6 +102,12 @@ bool is_terminal(std::FILE *out)
 /// Handles of this system are no small numbers, which the next open could get.
 void open_closed_streams() {}
 
+/// Its C library gathers lines as a file's bytes, or nothing.
+void write_line_by_line()
+{
+    std::setvbuf(stdout, nullptr, _IONBF, 0);
+}
+
 int write_obstacle(const std::string &path)
 {
     return ::access(path.c_str(), W_OK) == 0 ? 0 : errno;
