@@ -91,6 +91,23 @@ class Installed(unittest.TestCase):
                                   capture_output=True, text=True)
             self.assertEqual(done.returncode, 0, f"{strict}: {done.stderr}")
 
+    def rpath(self, path: pathlib.Path) -> list[str]:
+        dynamic = subprocess.run(["readelf", "-d", path], capture_output=True, text=True, check=True).stdout
+        return re.findall(r"\(RUNPATH\) .*\[(.*)\]", dynamic)
+
+    def test_programs_find_the_library_beside_them(self) -> None:
+        """Programs have a path to it, as the loader may not look there; in /usr, where packages are, none."""
+        libraries = pathlib.Path(OPTIONS.prefix) / OPTIONS.libdir
+        wanted = [] if OPTIONS.prefix == "/usr" else [str(libraries)]
+        files = [self.place(OPTIONS.bindir) / name for name in OPTIONS.program]
+        files += self.place(OPTIONS.libdir).glob("libdat.so.1.*")
+        files += self.place(OPTIONS.libdir).glob("libdapl-am.so.*.*")
+        for path in files:
+            self.assertEqual(self.rpath(path), wanted, path.name)
+        # A program that is linked as pkg-config says
+        self.test_examples_compile()
+        self.assertEqual([path.removeprefix(str(self.root)) for path in self.rpath(self.root / "hello")], wanted)
+
     def test_versions(self) -> None:
         """The table of docs/versions.md is true."""
         page = (self.place(OPTIONS.datadir) / "doc/dapl/docs/versions.md").read_text()
