@@ -149,6 +149,18 @@ class Packages(unittest.TestCase):
                 if re.search(r"-dev$|^python3-|^meson$", line) and line != "dpkg-dev":
                     self.assertIn(line, asked)
 
+    def test_packages_of_the_image(self) -> None:
+        """The Containerfile takes our packages, with all of ours that they depend on."""
+        ours = packages()
+        taken = set(re.findall(r"([\w.+-]+)_\*\.deb", (ROOT / "Containerfile").read_text()))
+        # By the names of libraries, which only a build could tell.
+        libraries = {"dat-tools": ["libdat2-2", "libdapl-am1"], "libdapl-am1": ["libdat2-2"]}
+        self.assertIn("dat-tools", taken)
+        for name in taken:
+            self.assertIn(name, ours)
+            needed = [*field(ours[name], "Depends"), *libraries.get(name, [])]
+            self.assertLessEqual(set(needed) & set(ours), taken, name)
+
     def test_tests_are_there(self) -> None:
         control = (DEBIAN / "tests/control").read_text()
         names = re.findall(r"(?m)^Tests: (\S+)$", control)
