@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <ctime>
 #include <utility>
 
 namespace dapl::DAPL_TRANSPORT::unconnected {
@@ -110,35 +111,53 @@ bool types::hca::bring_up(tcp_connection &connection, const tcp_cm_address &peer
 
 namespace {
 
-/// Time in which accesses may end that cannot be cancelled. An access that does not end keeps the
-/// memory registered until deregistering it gives up waiting.
-constexpr std::int64_t accesses_end_ns = 20'000'000;
+/// Time in which accesses may end that cannot be cancelled. A write that does not end keeps its
+/// memory registered until deregistering it gives up waiting. What a read brings is stored in
+/// memory that belongs to the consumer again once the read is flushed, so reads are given longer.
+constexpr std::int64_t writes_end_ns = 20'000'000;
+constexpr std::int64_t reads_end_ns = 2'000'000'000;
 
-bool has_accesses(hca &h, const qp &q) OSD_REQUIRES(h.library)
+bool has_accesses(hca &h, const qp &q, bool reads_only) OSD_REQUIRES(h.library)
 {
     for (const pair_access &each : h.accesses)
-        if (each.in_use && each.of == &q)
+        if (each.in_use && each.of == &q && (each.w->is_read || !reads_only))
             return true;
     return false;
 }
 
-/// Ends what both sides access of each other.
-void end_accesses(hca &h, qp &q) OSD_REQUIRES(h.library)
+void cancel_accesses(hca &h, const qp &q) OSD_REQUIRES(h.library)
 {
-    connection_data &c = q.data;
-    h.grants.connection_ended(c.tag, osd::now_ns());
-    if (!c.has_asked)
-        return;
     for (pair_access &each : h.accesses)
         if (each.in_use && each.of == &q)
             h.device->cancel(&each);
-    const std::int64_t until = osd::now_ns() + accesses_end_ns;
-    while (has_accesses(h, q) && osd::now_ns() < until)
-        (void)h.take_events();
-    const bool all_ended = !has_accesses(h, q);
+}
+
+/// Leaves the lock to others between its looks.
+void await_accesses(hca &h, const qp &q) OSD_EXCLUDES(h.library)
+{
+    constexpr timespec some{0, 50'000};
+    const std::int64_t begin = osd::now_ns();
+    for (;;) {
+        {
+            osd::lock_guard hold(h.library);
+            (void)h.take_events();
+            const std::int64_t age = osd::now_ns() - begin;
+            if (age > reads_end_ns || !has_accesses(h, q, age > writes_end_ns))
+                return;
+        }
+        (void)nanosleep(&some, nullptr);
+    }
+}
+
+/// Gives the peer's grants back, now or when the last access has ended.
+void leave_accesses(hca &h, qp &q) OSD_REQUIRES(h.library)
+{
+    const connection_data &c = q.data;
+    const bool all_ended = !has_accesses(h, q, false);
     for (pair_access &each : h.accesses)
         if (each.in_use && each.of == &q)
             each.of = nullptr; // its end gives the grants back
+    const std::int64_t until = osd::now_ns() + writes_end_ns;
     while (all_ended && !h.give_grants_back(c.peer, c.peer_pair, c.peer_tag) &&
            osd::now_ns() < until)
         (void)h.take_events();
@@ -160,15 +179,25 @@ void flush(hca &h, qp &q) OSD_REQUIRES(h.library)
 void types::hca::tear_down(tcp_connection &connection)
 {
     qp &q = static_cast<qp &>(connection);
-    osd::lock_guard hold(library);
     connection_data &c = q.data;
-    if (c.up)
-        for (unsigned round = 0; round < 64 && take_events(); ++round) {
+    bool accesses_peer = false;
+    {
+        osd::lock_guard hold(library);
+        for (unsigned round = 0; c.up && round < 64 && take_events(); ++round) {
         }
-    if (c.up)
-        end_accesses(*this, q);
+        if (c.up)
+            grants.connection_ended(c.tag, osd::now_ns());
+        accesses_peer = c.up && c.has_asked;
+        c.up = false; // what consumers post from here on is flushed behind the rest
+        if (accesses_peer)
+            cancel_accesses(*this, q);
+    }
+    if (accesses_peer)
+        await_accesses(*this, q);
+    osd::lock_guard hold(library);
+    if (accesses_peer)
+        leave_accesses(*this, q);
     detach(q);
-    c.up = false;
     if (q.phase() != connection_phase::idle)
         c.ended = true;
     flush(*this, q);

@@ -595,6 +595,26 @@ TEST_SUITE("unconnected")
         CHECK(b.region.uses == 0);
     }
 
+    TEST_CASE_FIXTURE(connected_ends, "a read is flushed after the device has stopped to store")
+    {
+        set(&scripted_network::keeps_accesses, true);
+        b.memory[0] = 17;
+        const DAT_RMR_TRIPLET there = b.remote(0, 20'000);
+        from.request(opcode::rdma_read, 0, 20'000, &there);
+        REQUIRE(eventually([&] {
+            osd::lock_guard hold(a.device.library);
+            return a.region.uses != 0;
+        }));
+        std::thread consumer([&] { api::dapls_ib_disconnect(from.pair, DAT_CLOSE_ABRUPT_FLAG); });
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        CHECK(a.is_empty());
+        set(&scripted_network::keeps_accesses, false);
+        consumer.join();
+        (void)a.wait();
+        CHECK(a.memory[0] == 17);
+        CHECK(a.region.uses == 0);
+    }
+
     TEST_CASE("an access that does not end keeps its memory on the device, and nobody else")
     {
         const fresh_network network;
