@@ -94,16 +94,16 @@ void note_kind(hca &device)
     device.windows = port_features.memory_windows && device.limits.max_mw > 0 &&
                      (device.limits.device_cap_flags & IBV_DEVICE_MEM_WINDOW) != 0;
     constexpr unsigned type_2 = IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
-    device.peer_windows = port_features.ep_windows && device.windows &&
+    const bool rxe = device.limits.vendor_id == rxe_vendor; // whose kernel crashes at these
+    device.peer_windows = port_features.ep_windows && device.windows && !rxe &&
                           (device.limits.device_cap_flags & type_2) != 0 &&
                           (device.limits.device_cap_flags & IBV_DEVICE_MEM_MGT_EXTENSIONS) != 0;
     device.limits.max_mr_size = std::min<std::uint64_t>(
         device.limits.max_mr_size, device.siw ? siw_longest_region : longest_region);
     if (device.params.settle_ms == adapter_params::own)
         device.params.settle_ms = device.siw ? siw_settle_ms : 0;
-    const bool software = device.siw || device.limits.vendor_id == rxe_vendor;
     if (device.params.spin_us == adapter_params::own)
-        device.params.spin_us = software ? software_spin_us : hardware_spin_us;
+        device.params.spin_us = device.siw || rxe ? software_spin_us : hardware_spin_us;
 }
 
 status opening_failed(const hca &device, const char *call, int error)
