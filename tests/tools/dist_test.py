@@ -58,7 +58,8 @@ class Dist(unittest.TestCase):
         pages = {pathlib.Path(path).name for path in installed.values() if "/share/man/" in path}
         # A program's page comes with the program, a call's with the headers.
         self.assertEqual({page for page in pages if not page.endswith(".3") and "_" not in page},
-                         {"dapl-environment.7", "dapl-port.1", "dat-info.1", "dat-perf.1", "dat.conf.5"})
+                         {"dapl-environment.7", "dapl-port.1", "dat-info.1", "dat-perf.1", "dat.7",
+                          "dat.conf.5", "udapl.7"})
         self.assertTrue({"dat_calls.7", "dat_evd_wait.3", "dapls_ib_post_send.3"} <= pages)
 
 
