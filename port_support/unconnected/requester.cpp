@@ -390,7 +390,6 @@ int begin_access(hca &h, qp &q, wr &w, const DAT_LMR_TRIPLET &local, std::uint32
     pair_access *slot = h.accesses.take();
     if (slot == nullptr)
         return EAGAIN;
-    slot->in_use = true;
     slot->of = &q;
     slot->w = &w;
     slot->local = r.of;
@@ -411,6 +410,7 @@ int begin_access(hca &h, qp &q, wr &w, const DAT_LMR_TRIPLET &local, std::uint32
         h.accesses.give(*slot);
         return error;
     }
+    slot->in_use = true;
     ++r.of->uses;
     ++w.accesses;
     return 0;

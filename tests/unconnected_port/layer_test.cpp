@@ -221,7 +221,8 @@ struct fresh_network {
         net().traits = lax();
         net().has_descriptor = true;
         net().shuffles = net().busy = net().loses = net().keeps_accesses = net().records = false;
-        net().reads_ahead = false;
+        net().reads_ahead = net().refuses_access = false;
+        net().refused_accesses = 0;
         net().recorded.clear();
         net().rights.clear();
         net().devices.clear();
@@ -230,7 +231,7 @@ struct fresh_network {
     ~fresh_network()
     {
         std::lock_guard hold(net().lock);
-        net().busy = net().loses = net().keeps_accesses = false;
+        net().busy = net().loses = net().keeps_accesses = net().refuses_access = false;
     }
 };
 
@@ -613,6 +614,25 @@ TEST_SUITE("unconnected")
         (void)a.wait();
         CHECK(a.memory[0] == 17);
         CHECK(a.region.uses == 0);
+    }
+
+    TEST_CASE_FIXTURE(connected_ends, "the end waits for no access that the device had no room for")
+    {
+        set(&scripted_network::refuses_access, true);
+        const DAT_RMR_TRIPLET there = b.remote(0, 20'000);
+        from.request(opcode::rdma_read, 0, 20'000, &there);
+        REQUIRE(eventually([&] {
+            osd::lock_guard hold(a.device.library);
+            const std::lock_guard alone(net().lock);
+            return net().refused_accesses != 0;
+        }));
+        {
+            osd::lock_guard hold(a.device.library);
+            for (const pair_access &each : a.device.accesses)
+                CHECK_FALSE(each.in_use);
+        }
+        disconnect(from, to);
+        CHECK(a.wait().status == DAT_DTO_ERR_FLUSHED);
     }
 
     TEST_CASE("an access that does not end keeps its memory on the device, and nobody else")

@@ -113,6 +113,10 @@ int scripted_fabric::access(const fabric_access &what)
 {
     scripted_network &net = scripted_network::get();
     std::lock_guard hold(net.lock);
+    if (net.refuses_access) {
+        ++net.refused_accesses;
+        return EAGAIN;
+    }
     pending_.push_back(what);
     signal();
     return 0;

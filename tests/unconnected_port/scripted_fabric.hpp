@@ -30,12 +30,14 @@ public:
     bool busy = false;           ///< sends are refused with EAGAIN
     bool loses = false;          ///< sends end with an error
     bool keeps_accesses = false; ///< accesses do not end
+    bool refuses_access = false; ///< accesses are refused with EAGAIN
     bool reads_ahead = false;    ///< datagrams that have arrived make no descriptor readable
     bool records = false;
 
     std::vector<datagram> recorded;
     std::vector<memory_rights> rights; ///< in the order of registrations
     unsigned ended_accesses = 0;
+    unsigned refused_accesses = 0;
     unsigned deregistered = 0;
 
     /// Puts bytes before a device as if a peer had sent them.
