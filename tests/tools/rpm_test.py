@@ -72,7 +72,12 @@ class Made(unittest.TestCase):
 
     @classmethod
     def make(cls) -> None:
-        tree = cls.top / "BUILD" / f"dapl-{OPTIONS.version}"
+        builds = cls.top / "BUILD"
+        release = re.search(r"(\d+)\.(\d+)", subprocess.check_output(["rpm", "--version"], text=True))
+        if tuple(map(int, release.groups())) >= (4, 20):  # a folder for each package, made by %mkbuilddir
+            builds /= f"dapl-kit-{OPTIONS.version}-build"
+            (builds / "SPECPARTS").mkdir(parents=True)
+        tree = builds / f"dapl-{OPTIONS.version}"
         tree.mkdir(parents=True)
         (tree / "build").symlink_to(OPTIONS.build)
         (tree / "debian").symlink_to(DEBIAN)
