@@ -175,16 +175,13 @@ void flush(hca &h, qp &q) OSD_REQUIRES(h.library)
 
 } // namespace
 
-/// Ends a connection: completions before the end are reported, and the rest flushed.
-void types::hca::tear_down(tcp_connection &connection)
+/// Ends what both sides access of each other. The service does not end the connection meanwhile.
+void types::hca::end_accesses(qp &q)
 {
-    qp &q = static_cast<qp &>(connection);
     connection_data &c = q.data;
     bool accesses_peer = false;
     {
         osd::lock_guard hold(library);
-        for (unsigned round = 0; c.up && round < 64 && take_events(); ++round) {
-        }
         if (c.up)
             grants.connection_ended(c.tag, osd::now_ns());
         accesses_peer = c.up && c.has_asked;
@@ -192,11 +189,25 @@ void types::hca::tear_down(tcp_connection &connection)
         if (accesses_peer)
             cancel_accesses(*this, q);
     }
-    if (accesses_peer)
-        await_accesses(*this, q);
+    if (!accesses_peer)
+        return;
+    await_accesses(*this, q);
     osd::lock_guard hold(library);
-    if (accesses_peer)
-        leave_accesses(*this, q);
+    leave_accesses(*this, q);
+}
+
+/// Ends a connection: completions before the end are reported, and the rest flushed.
+void types::hca::tear_down(tcp_connection &connection)
+{
+    qp &q = static_cast<qp &>(connection);
+    connection_data &c = q.data;
+    {
+        osd::lock_guard hold(library);
+        for (unsigned round = 0; c.up && round < 64 && take_events(); ++round) {
+        }
+    }
+    end_accesses(q);
+    osd::lock_guard hold(library);
     detach(q);
     if (q.phase() != connection_phase::idle)
         c.ended = true;

@@ -368,6 +368,7 @@ struct types::hca : connection_service, tcp_cm_user {
     bool offer(tcp_listener &, tcp_request &, const cr_params &) override OSD_REQUIRES(lock);
     bool bring_up(tcp_connection &, const tcp_cm_address &peer) override;
     void tear_down(tcp_connection &) override;
+    void end_accesses(qp &) OSD_EXCLUDES(library);
     bool is_drained(tcp_connection &) override;
 
     // Progress: unconnected_progress.cpp

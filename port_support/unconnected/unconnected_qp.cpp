@@ -57,6 +57,7 @@ void release(qp &q)
         q.failed_link::unlink();
     }
     h.cm->forget(q);
+    h.end_accesses(q); // of a connection that was up until now
     osd::lock_guard hold(h.library);
     h.detach(q);
     h.pairs.remove(q);

@@ -616,6 +616,35 @@ TEST_SUITE("unconnected")
         CHECK(a.region.uses == 0);
     }
 
+    TEST_CASE("a connected pair is freed after the device has stopped to store")
+    {
+        const fresh_network network;
+        host a;
+        host b;
+        auto from = std::make_unique<end>(a);
+        end to(b);
+        connect(*from, to);
+        set(&scripted_network::keeps_accesses, true);
+        b.memory[0] = 17;
+        const DAT_RMR_TRIPLET there = b.remote(0, 20'000);
+        from->request(opcode::rdma_read, 0, 20'000, &there);
+        REQUIRE(eventually([&] {
+            osd::lock_guard hold(a.device.library);
+            return a.region.uses != 0;
+        }));
+        std::atomic<bool> gone{false};
+        std::thread consumer([&] {
+            from.reset();
+            gone = true;
+        });
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        CHECK(!gone);
+        set(&scripted_network::keeps_accesses, false);
+        consumer.join();
+        CHECK(a.memory[0] == 17);
+        CHECK(a.region.uses == 0);
+    }
+
     TEST_CASE_FIXTURE(connected_ends, "the end waits for no access that the device had no room for")
     {
         set(&scripted_network::refuses_access, true);
