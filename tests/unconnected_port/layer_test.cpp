@@ -248,6 +248,12 @@ void disconnect(end &a, end &b)
     CHECK(b.is(disconnected));
 }
 
+bool is_accessed(host &at)
+{
+    osd::lock_guard hold(at.device.library);
+    return at.region.uses != 0;
+}
+
 bool is_asleep(host &at)
 {
     osd::lock_guard hold(at.device.library);
@@ -579,10 +585,7 @@ TEST_SUITE("unconnected")
         set(&scripted_network::keeps_accesses, true);
         const DAT_RMR_TRIPLET there = b.remote(0, 20'000);
         from.request(opcode::rdma_write, 0, 20'000, &there);
-        REQUIRE(eventually([&] {
-            osd::lock_guard hold(b.device.library);
-            return b.region.uses != 0;
-        }));
+        REQUIRE(eventually([&] { return is_accessed(b); }));
         std::atomic<bool> gone{false};
         std::thread consumer([&] {
             b.deregister();
@@ -602,10 +605,7 @@ TEST_SUITE("unconnected")
         b.memory[0] = 17;
         const DAT_RMR_TRIPLET there = b.remote(0, 20'000);
         from.request(opcode::rdma_read, 0, 20'000, &there);
-        REQUIRE(eventually([&] {
-            osd::lock_guard hold(a.device.library);
-            return a.region.uses != 0;
-        }));
+        REQUIRE(eventually([&] { return is_accessed(a); }));
         std::thread consumer([&] { api::dapls_ib_disconnect(from.pair, DAT_CLOSE_ABRUPT_FLAG); });
         std::this_thread::sleep_for(std::chrono::milliseconds(100));
         CHECK(a.is_empty());
@@ -628,10 +628,7 @@ TEST_SUITE("unconnected")
         b.memory[0] = 17;
         const DAT_RMR_TRIPLET there = b.remote(0, 20'000);
         from->request(opcode::rdma_read, 0, 20'000, &there);
-        REQUIRE(eventually([&] {
-            osd::lock_guard hold(a.device.library);
-            return a.region.uses != 0;
-        }));
+        REQUIRE(eventually([&] { return is_accessed(a); }));
         std::atomic<bool> gone{false};
         std::thread consumer([&] {
             from.reset();
