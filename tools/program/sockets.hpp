@@ -46,7 +46,8 @@ public:
     void open_port() const;
     bool bind(const sockaddr *address, std::size_t size) const;
     bool listen(int backlog = 1) const;
-    /// Takes a caller, whose address is stored. The socket is not open where nobody calls.
+    /// Takes a caller, whose address is stored. The socket is not open where nobody calls any more.
+    /// Throws a failure where the system has no socket left.
     socket accept(sockaddr_storage &from) const;
     /// Begins to connect: the socket becomes writable when that has ended. Returns false where it
     /// has failed already.

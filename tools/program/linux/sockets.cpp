@@ -78,8 +78,11 @@ bool socket::listen(int backlog) const
 socket socket::accept(sockaddr_storage &from) const
 {
     socklen_t size = sizeof from;
-    return socket(::accept4(fd_of(number_), reinterpret_cast<sockaddr *>(&from), &size,
-                            SOCK_CLOEXEC | SOCK_NONBLOCK));
+    const int made = ::accept4(fd_of(number_), reinterpret_cast<sockaddr *>(&from), &size,
+                               SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (made < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
+        throw failure("accept: " + socket_error());
+    return socket(made);
 }
 
 bool socket::connect(const sockaddr *address, std::size_t size) const

@@ -123,6 +123,9 @@ socket socket::accept(sockaddr_storage &from) const
 {
     int size = sizeof from;
     const SOCKET made = ::accept(handle_of(number_), reinterpret_cast<sockaddr *>(&from), &size);
+    if (made == INVALID_SOCKET && WSAGetLastError() != WSAEWOULDBLOCK &&
+        WSAGetLastError() != WSAECONNRESET)
+        throw failure("accept: " + socket_error());
     block_nowhere(made);
     return socket(static_cast<number>(made));
 }
