@@ -233,6 +233,19 @@ class Server(unittest.TestCase):
         self.assertEqual(self.server.returncode, 0, lines)
         return lines
 
+    def test_a_server_without_descriptors_says_so(self) -> None:
+        self.start()
+        used = [int(name) for name in os.listdir(f"/proc/{self.server.pid}/fd")]
+        resource.prlimit(self.server.pid, resource.RLIMIT_NOFILE, (max(used) + 1, max(used) + 1))
+        for _ in range(max(used) + 1):
+            self.stranger()
+        try:
+            said = self.server.communicate(timeout=30)[1]
+        except subprocess.TimeoutExpired:
+            self.fail("the server goes on without a word")
+        self.assertIn("accept: Too many open files", said)
+        self.assertEqual(self.server.returncode, 1)
+
     def test_strangers_are_closed_and_named(self) -> None:
         self.start()
         self.stranger().close()
