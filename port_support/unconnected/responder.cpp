@@ -13,6 +13,7 @@ namespace dapl::DAPL_TRANSPORT::unconnected {
 namespace {
 
 constexpr std::int64_t peer_ends_ns = 1'000'000'000; ///< time for the peer to end a connection
+constexpr std::int64_t offer_ns = 10'000'000;        ///< time for a pair to take a receive
 constexpr std::uint32_t acknowledge_every = window / 2;
 
 enum class outcome {
@@ -449,6 +450,17 @@ void types::hca::receives_came(qp &q)
     ask_again(*this, q);
     pump(q);
     look_again();
+}
+
+/// Lets a pair take receives of a shared queue. Its peer may have stopped, or its connection may
+/// end, so the service thread tells the next pair after a while.
+void types::hca::offer_receives(srq &s)
+{
+    s.offers_ns = osd::now_ns() + offer_ns;
+    if (s.offered_link::is_unlinked())
+        offered.push(s);
+    receives_came(*s.starved.front());
+    wake();
 }
 
 /// Tells the peer that its request has failed. The peer's device completes it with an error, and

@@ -63,6 +63,7 @@ struct starved_link : list_link {};
 struct ending_link : list_link {};
 struct awaiting_link : list_link {};
 struct low_link : list_link {};
+struct offered_link : list_link {};
 
 struct types {
     struct hca;
@@ -280,13 +281,14 @@ struct types::qp : tcp_connection, failed_link, ready_link, owing_link, starved_
     connection_data data;
 };
 
-struct types::srq : low_link {
+struct types::srq : low_link, offered_link {
     hca *of = nullptr;
     shared_recv_queue *owner = nullptr;
     list<wr, queue_link> receives;
     std::uint32_t count = 0;
     std::uint32_t limit = 0; ///< 0: no callback
     list<qp, starved_link> starved;
+    std::int64_t offers_ns = 0; ///< when the next pair is told of receives that nobody took
 };
 
 using pair_buffer = send_buffer<types::qp>;
@@ -403,6 +405,7 @@ struct types::hca : connection_service, tcp_cm_user {
     // Datagrams that have come: responder.cpp
     void arrived(const std::uint8_t *bytes, std::size_t size) OSD_REQUIRES(library);
     void receives_came(qp &) OSD_REQUIRES(library);
+    void offer_receives(srq &) OSD_REQUIRES(library);
     void refuse(qp &, failure, std::uint32_t id, std::uint32_t psn) OSD_REQUIRES(library);
 
     fabric_setup setup;
@@ -432,6 +435,7 @@ struct types::hca : connection_service, tcp_cm_user {
     list<qp, owing_link> owing OSD_GUARDED_BY(library);   ///< owe an acknowledgement
     list<qp, ending_link> ending OSD_GUARDED_BY(library); ///< wait for the peer's end
     list<srq, low_link> low OSD_GUARDED_BY(library);      ///< their callback is due
+    list<srq, offered_link> offered OSD_GUARDED_BY(library); ///< a pair was told of receives
     /// A consumer posts this now, or polls this queue: its thread copies short messages.
     const wr *posting OSD_GUARDED_BY(library) = nullptr;
     const cq *polling OSD_GUARDED_BY(library) = nullptr;

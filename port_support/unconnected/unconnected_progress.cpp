@@ -196,6 +196,24 @@ std::int64_t lose_overdue(hca &h, std::int64_t now) OSD_REQUIRES(h.library)
     return due;
 }
 
+/// Tells the next pairs of receives that nobody has taken. Returns when to look again.
+std::int64_t repeat_offers(hca &h, std::int64_t now) OSD_REQUIRES(h.library)
+{
+    std::int64_t due = INT64_MAX;
+    for (srq *s = h.offered.front(); s != nullptr;) {
+        srq *const after = h.offered.after(*s);
+        if (s->receives.empty() || s->starved.empty()) {
+            static_cast<offered_link *>(s)->unlink();
+        } else {
+            if (s->offers_ns <= now)
+                h.offer_receives(*s);
+            due = std::min(due, s->offers_ns);
+        }
+        s = after;
+    }
+    return due;
+}
+
 cq *next_called(hca &h) OSD_EXCLUDES(h.library)
 {
     osd::lock_guard hold(h.library);
@@ -249,7 +267,8 @@ std::int64_t types::hca::serve_device()
         if (!taken)
             flush_acknowledgements();
         const std::int64_t now = osd::now_ns();
-        const std::int64_t overdue_ns = lose_overdue(*this, now);
+        const std::int64_t overdue_ns =
+            std::min(lose_overdue(*this, now), repeat_offers(*this, now));
         sleeping =
             !pauses && !taken && ready.empty() && device->descriptor() >= 0 && device->may_sleep();
         watch(*this, !pauses);

@@ -126,6 +126,7 @@ void port::dapls_ib_srq_free(srq &s)
     {
         osd::lock_guard alone(h.library);
         s.low_link::unlink();
+        s.offered_link::unlink();
         while (wr *w = s.receives.front())
             static_cast<queue_link *>(w)->unlink();
     }
@@ -151,8 +152,8 @@ status port::dapls_ib_post_srq_recv(srq &s, wr &w, DAT_COUNT segments, const DAT
     osd::lock_guard hold(h.library);
     s.receives.push(w);
     ++s.count;
-    if (qp *waiting = s.starved.front())
-        h.receives_came(*waiting);
+    if (!s.starved.empty())
+        h.offer_receives(s);
     return success;
 }
 

@@ -254,6 +254,12 @@ bool is_accessed(host &at)
     return at.region.uses != 0;
 }
 
+bool is_starved(end &which)
+{
+    osd::lock_guard hold(which.of.device.library);
+    return which.pair.data.starved;
+}
+
 bool is_asleep(host &at)
 {
     osd::lock_guard hold(at.device.library);
@@ -718,6 +724,39 @@ TEST_SUITE("unconnected")
                 CHECK(a.wait().status == DAT_DTO_SUCCESS);
             REQUIRE(api::dapls_ib_srq_set_limit(shared, 1).ok());
             CHECK(eventually([&] { return owner.limits == 1; }));
+        }
+        api::dapls_ib_srq_free(shared);
+    }
+
+    TEST_CASE("a receive of a shared queue goes to the next pair where a peer has stopped")
+    {
+        const fresh_network network;
+        host stopping;
+        host a;
+        host b;
+        types::srq shared;
+        core::shared_recv_queue owner;
+        REQUIRE(api::dapls_ib_srq_alloc(b.zone, shared, {&owner, 64, 1}).ok());
+        {
+            end one_from(stopping);
+            end one_to(b, &shared);
+            end two_from(a);
+            end two_to(b, &shared);
+            connect(one_from, one_to);
+            connect(two_from, two_to);
+            one_from.request(opcode::send, 0, 64);
+            CHECK(eventually([&] { return is_starved(one_to); }));
+            two_from.request(opcode::send, 0, 64);
+            CHECK(eventually([&] { return is_starved(two_to); }));
+            wr receive;
+            receive.operation = opcode::receive;
+            const DAT_LMR_TRIPLET where = b.local(4096, 64);
+            {
+                osd::lock_guard stops(stopping.device.library);
+                REQUIRE(api::dapls_ib_post_srq_recv(shared, receive, 1, &where).ok());
+                CHECK(b.wait().wr == &receive);
+            }
+            CHECK(a.wait().wr == two_from.posted[0].get());
         }
         api::dapls_ib_srq_free(shared);
     }
