@@ -23,10 +23,17 @@ constexpr int burst = 16;
 
 // ------------------------------------------------------------------------------------- datagrams
 
+/// Gives a pair no more buffers than it leaves to others, whose peers may be well where its peer
+/// takes nothing.
+pair_buffer *take_buffer(hca &h, const qp &q) OSD_REQUIRES(h.library)
+{
+    return q.data.in_flight < h.buffers.left() ? h.buffers.take() : nullptr;
+}
+
 /// A datagram that is made and sent with the lock held: this the compiler cannot check.
 class outgoing {
 public:
-    outgoing(hca &h, qp &q) OSD_UNCHECKED : h_(h), q_(q), buffer_(h.buffers.take()) {}
+    outgoing(hca &h, qp &q) OSD_UNCHECKED : h_(h), q_(q), buffer_(take_buffer(h, q)) {}
     outgoing(const outgoing &) = delete;
     outgoing &operator=(const outgoing &) = delete;
 
@@ -55,6 +62,7 @@ private:
             drop();
         if (error > 0)
             return refused(error);
+        c.in_flight += error == 0;
         c.stalled_ns = 0;
         c.unacknowledged = 0;
         q_.owing_link::unlink();
@@ -480,7 +488,8 @@ void types::hca::pump(qp &q)
             return;
         }
     }
-    if (blocked && c.stalled_ns == 0)
+    const bool has_a_share = buffers.left() != 0 || c.in_flight != 0;
+    if (blocked && has_a_share && c.stalled_ns == 0)
         c.stalled_ns = osd::now_ns();
     if (!blocked && !any)
         return;

@@ -68,6 +68,7 @@ public:
         put(slot);
     }
     std::uint32_t taken() const { return taken_; }
+    std::uint32_t left() const { return count_ - taken_; }
     Slot *begin() { return all_.get(); }
     Slot *end() { return all_.get() + count_; }
 

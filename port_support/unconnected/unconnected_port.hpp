@@ -207,6 +207,7 @@ struct connection_data {
     std::uint32_t next_id = 1;
     std::uint16_t round_out = 0;
     std::uint32_t reads = 0;     ///< number of reads that have not finished
+    std::uint32_t in_flight = 0; ///< datagrams that the device has not sent yet
     std::int64_t stalled_ns = 0; ///< the device takes nothing since then; 0: it does
     types::wr *failed_request = nullptr;
 

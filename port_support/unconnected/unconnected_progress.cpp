@@ -37,7 +37,10 @@ void take(hca &h, const fabric_event &event) OSD_REQUIRES(h.library)
         return h.ended(static_cast<pair_access &>(*what), event.error);
     qp *const of = what->of;
     h.buffers.give(static_cast<pair_buffer &>(*what));
-    if (of == nullptr || event.error == 0)
+    if (of == nullptr)
+        return;
+    --of->data.in_flight;
+    if (event.error == 0)
         return;
     dapl_log(DAPL_DBG_TYPE_ERR, "%s: a datagram did not arrive: %s", h.name,
              std::strerror(event.error));

@@ -222,6 +222,7 @@ struct fresh_network {
         net().has_descriptor = true;
         net().shuffles = net().busy = net().loses = net().keeps_accesses = net().records = false;
         net().reads_ahead = net().refuses_access = false;
+        net().stopped = -1;
         net().refused_accesses = 0;
         net().recorded.clear();
         net().rights.clear();
@@ -443,6 +444,33 @@ TEST_SUITE("unconnected")
             CHECK(a.wait().status == DAT_DTO_ERR_REMOTE_ACCESS);
             CHECK(from.is(broken));
             CHECK(to.is(broken));
+        }
+    }
+
+    TEST_CASE("sends to a peer that has stopped leave buffers to other connections")
+    {
+        const fresh_network network;
+        host a;
+        host stopped;
+        host b;
+        end from(a);
+        end to(b);
+        std::vector<std::unique_ptr<end>> stuck;
+        for (int i = 0; i < 3; ++i) {
+            stuck.push_back(std::make_unique<end>(a));
+            stuck.push_back(std::make_unique<end>(stopped));
+            connect(*stuck[2 * i], *stuck[2 * i + 1]);
+        }
+        connect(from, to);
+        set(&scripted_network::stopped, 1);
+        for (std::size_t i = 0; i < stuck.size(); i += 2)
+            for (int sends = 0; sends < 40; ++sends)
+                stuck[i]->request(opcode::send, 0, 64);
+        for (int i = 0; i < 100; ++i) {
+            to.receive(0, 64);
+            from.request(opcode::send, 0, 64);
+            CHECK(b.wait().status == DAT_DTO_SUCCESS);
+            CHECK(a.wait().wr == from.posted.back().get());
         }
     }
 

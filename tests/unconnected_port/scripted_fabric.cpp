@@ -99,6 +99,8 @@ int scripted_fabric::send(fabric_peer to, const void *bytes, std::size_t size, v
     const datagram copy(first, first + size);
     if (net.records)
         net.recorded.push_back(copy);
+    if (net.stopped >= 0 && to == static_cast<fabric_peer>(net.stopped))
+        return 0;
     fabric_event done;
     done.cookie = cookie;
     done.error = net.loses ? EIO : 0;

@@ -29,6 +29,7 @@ public:
     bool shuffles = false;       ///< datagrams overtake one another
     bool busy = false;           ///< sends are refused with EAGAIN
     bool loses = false;          ///< sends end with an error
+    int stopped = -1;            ///< sends to this device do not end
     bool keeps_accesses = false; ///< accesses do not end
     bool refuses_access = false; ///< accesses are refused with EAGAIN
     bool reads_ahead = false;    ///< datagrams that have arrived make no descriptor readable
