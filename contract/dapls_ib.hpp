@@ -129,6 +129,7 @@ struct features {
     bool read_to_rmr = false;     ///< RDMA reads into what an RMR context names: post_extended
     bool device_counters = false; ///< the device counts errors of its own: read_counters
     bool qp_counters = false;     ///< the device counts events of each connection: read_qp_counters
+    bool qp_query = false;        ///< what the device gave to a queue pair is known: qp_query
 
     // Savings of time, which consumers do not see; in the order of what they save.
     bool direct_event = false;    ///< fast-path poll for plain successes: completion_take
@@ -299,6 +300,18 @@ struct qp_params {
     /// [threadsafe_post] Several threads may be in post_recv at once, and several in post_send and
     /// the other posts of requests but mw_bind.
     bool concurrent_posts;
+};
+
+/// What a device gave to a queue pair. A value that the device does not tell stays as it is.
+struct qp_attr {
+    DAT_UINT32 number = 0; ///< of the queue pair, as the device names it
+    DAT_COUNT max_recv = 0;
+    DAT_COUNT max_send = 0;
+    DAT_COUNT max_recv_iov = 0;
+    DAT_COUNT max_send_iov = 0;
+    DAT_UINT32 max_inline = 0; ///< bytes that travel inside a request
+    DAT_COUNT max_rdma_read_in = 0;  ///< that both sides have agreed on
+    DAT_COUNT max_rdma_read_out = 0; ///< that both sides have agreed on
 };
 
 /// What a shared receive queue is made with. The numbers are within hca_attr.
@@ -647,6 +660,11 @@ struct dapls_ib : Types, port_traits {
     /// [qp_counters] Adds what the device has counted of the qp since it was made, a qp_reset or
     /// not, to an argument that is empty. Control.
     static void dapls_ib_read_qp_counters(qp &, qp_counters &) {}
+
+    /// [qp_query] Stores what the device gave to a qp, from the upcall of ESTABLISHED on, into an
+    /// argument that has what was asked for. Shall not block. Any thread, also during a control
+    /// operation of the same qp that is not a fence, and in an upcall.
+    static void dapls_ib_qp_query(qp &, qp_attr &) {}
 
     // --- shared receive queue ---
 

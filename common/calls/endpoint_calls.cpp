@@ -242,7 +242,7 @@ status dapl_ep_create_with_srq(adapter &ia, DAT_PZ_HANDLE zone, DAT_EVD_HANDLE r
 
 void dapl_ep_query(endpoint &ep, DAT_EP_PARAM &out)
 {
-    ep.fill(out);
+    ep.fill(out, true);
 }
 
 status dapl_ep_modify(endpoint &ep, DAT_EP_PARAM_MASK mask, const DAT_EP_PARAM *wanted)
@@ -253,7 +253,7 @@ status dapl_ep_modify(endpoint &ep, DAT_EP_PARAM_MASK mask, const DAT_EP_PARAM *
         return invalid_parameter(3);
     osd::lock_guard hold(ep.modifying); // keeps attributes that the call does not name as they are
     DAT_EP_PARAM now;
-    ep.fill(now);
+    ep.fill(now, false);
     const DAT_EP_PARAM then = merged(now, mask, *wanted);
     ep_objects objects;
     if (const status found =

@@ -63,6 +63,40 @@ void log_refused_address(endpoint &ep, const DAT_SOCK_ADDR *to)
                  to_handle(&ep), name(to->sa_family), name(own->sa_family));
 }
 
+/// What the device gave to an endpoint that asked for these attributes.
+qp_attr ask_device(transport::qp &qp, const DAT_EP_ATTR &asked)
+{
+    qp_attr out;
+    out.max_recv = asked.max_recv_dtos;
+    out.max_send = asked.max_request_dtos;
+    out.max_recv_iov = asked.max_recv_iov;
+    out.max_send_iov = asked.max_request_iov;
+    out.max_rdma_read_in = asked.max_rdma_read_in;
+    out.max_rdma_read_out = asked.max_rdma_read_out;
+    transport::dapls_ib_qp_query(qp, out);
+    return out;
+}
+
+void show_agreed(transport::qp &qp, DAT_EP_ATTR &attr)
+{
+    const qp_attr device = ask_device(qp, attr);
+    attr.max_rdma_read_in = device.max_rdma_read_in;
+    attr.max_rdma_read_out = device.max_rdma_read_out;
+}
+
+void log_established(endpoint &ep, transport::qp &qp, const DAT_EP_ATTR &asked)
+{
+    if (!claims.qp_query || !shows(DAPL_DBG_TYPE_EP))
+        return;
+    const qp_attr device = ask_device(qp, asked);
+    dapl_log(DAPL_DBG_TYPE_EP,
+             "EP %p: queue pair 0x%x has %d receives of %d segments, %d requests of %d, %u bytes "
+             "inline; RDMA reads: %d in, %d out",
+             to_handle(&ep), device.number, device.max_recv, device.max_recv_iov, device.max_send,
+             device.max_send_iov, device.max_inline, device.max_rdma_read_in,
+             device.max_rdma_read_out);
+}
+
 } // namespace
 
 endpoint::endpoint(const DAT_PROVIDER *vector, adapter &owner, const DAT_EP_ATTR &attr,
@@ -506,6 +540,8 @@ void endpoint::connection_changed(DAT_EVENT_NUMBER event, const private_data &da
     dapl_log(DAPL_DBG_TYPE_CALLBACK, "EP %p: connection event %s", to_handle(this),
              dat::event_name(event));
     ia->timers.disarm(connect_timeout_);
+    if (event == DAT_CONNECTION_EVENT_ESTABLISHED)
+        log_established(*this, qp_, attr_);
     pending_event outcome;
     if (transition(event, data, outcome))
         deliver(outcome);
@@ -655,7 +691,7 @@ void endpoint::set_connect_evd(evd *events)
     std::swap(connect_evd_, old);
 }
 
-void endpoint::fill(DAT_EP_PARAM &out)
+void endpoint::fill(DAT_EP_PARAM &out, bool agreed)
 {
     osd::lock_guard steady(control_);
     out = {};
@@ -665,6 +701,8 @@ void endpoint::fill(DAT_EP_PARAM &out)
     out.recv_evd_handle = recv_evd_ ? to_handle(recv_evd_.get()) : DAT_HANDLE_NULL;
     out.request_evd_handle = request_evd_ ? to_handle(request_evd_.get()) : DAT_HANDLE_NULL;
     out.ep_attr = attr_;
+    if (claims.qp_query && agreed && has_qp_ && state() == DAT_EP_STATE_CONNECTED)
+        show_agreed(qp_, out.ep_attr);
     out.srq_handle = shared_ ? to_handle(shared_.get()) : DAT_HANDLE_NULL;
     osd::lock_guard hold(lock_);
     out.connect_evd_handle = connect_evd_ ? to_handle(connect_evd_.get()) : DAT_HANDLE_NULL;

@@ -62,7 +62,8 @@ public:
     deferred_call report_failure() OSD_EXCLUDES(lock_);
     /// Ends everything; the endpoint may be destroyed afterwards.
     void shut_down() OSD_EXCLUDES(control_, lock_);
-    void fill(DAT_EP_PARAM &out) OSD_EXCLUDES(control_, lock_);
+    /// Attributes are what was asked for or, with `agreed`, what a connection has of it.
+    void fill(DAT_EP_PARAM &out, bool agreed) OSD_EXCLUDES(control_, lock_);
     /// Counts the receives that the endpoint holds: all that are posted to it or, with a shared
     /// queue, the receives that it took.
     status count_receives(DAT_COUNT &count) OSD_EXCLUDES(control_);

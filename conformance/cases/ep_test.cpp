@@ -1234,4 +1234,39 @@ TEST_CASE("EP-49: two sides write behind their reads, and all completes in order
         FAIL("what is posted behind an RDMA read does not complete in its turn");
 }
 
+TEST_CASE("EP-50: a connected endpoint shows the RDMA reads that both sides have agreed on" *
+          needs("qp_query") * hint("show what this side has asked for, or swap the directions"))
+{
+    adapter ia;
+    const DAT_EP_ATTR usual = ep_param(test_endpoint(ia).ep).ep_attr;
+    const auto attr_with = [&](DAT_COUNT in, DAT_COUNT out) {
+        DAT_EP_ATTR attr = usual;
+        attr.max_rdma_read_in = in;
+        attr.max_rdma_read_out = out;
+        return attr;
+    };
+    const auto shows = [](const test_endpoint &of, DAT_COUNT in, DAT_COUNT out) {
+        const DAT_EP_ATTR now = ep_param(of.ep).ep_attr;
+        return now.max_rdma_read_in == in && now.max_rdma_read_out == out;
+    };
+    if (std::min(ia.attr.max_rdma_read_per_ep_in, ia.attr.max_rdma_read_per_ep_out) < 4)
+        NOT_CLAIMED("several reads at once");
+    const DAT_EP_ATTR here = attr_with(3, 4);
+    const DAT_EP_ATTR there = attr_with(2, 1);
+    test_endpoint from(ia, {.attr = &here});
+    test_endpoint to(ia, {.attr = &there});
+    CHECK(shows(from, 3, 4));
+    establish(from, to);
+    if (shows(from, 3, 4))
+        NOT_CLAIMED("what the devices have agreed on");
+    CHECK(shows(from, 1, 2));
+    CHECK(shows(to, 2, 1));
+    to.memory.fill(0, 64, 3);
+    MUST(from.read(0, 64, to.memory.remote(0, 64), 1));
+    expect_success(from.request_evd, 1, 64);
+    MUST(from.disconnect(DAT_CLOSE_ABRUPT_FLAG));
+    (void)next_connection(from.connect_evd, DAT_CONNECTION_EVENT_DISCONNECTED);
+    CHECK(shows(from, 3, 4)); // until the next peer
+}
+
 } // namespace conformance

@@ -1103,6 +1103,9 @@ DAT_RETURN DAT_API dat_ep_create_with_srq(DAT_IA_HANDLE ia_handle, DAT_PZ_HANDLE
 /**
  * Tells state, addresses, related objects and actual attributes.
  *
+ * While the endpoint is connected, max_rdma_read_in and max_rdma_read_out are what both sides have
+ * agreed on, where the provider knows that.
+ *
  * @param[in]  ep_handle the endpoint
  * @param[in]  ep_param_mask DAT_EP_FIELD_*
  * @param[out] ep_param  caller's storage; addresses in it live as long as the

@@ -81,6 +81,11 @@ inline void spoil(device_counters &counters)
     for (int i = device_counters::first; i < DCNT_IA_ALL_COUNTERS; ++i)
         counters[i] *= 2;
 }
+inline void spoil(qp_attr &given)
+{
+    ++given.max_rdma_read_in;
+    ++given.max_rdma_read_out;
+}
 /// Nothing is counted.
 inline void spoil(qp_counters &counters)
 {

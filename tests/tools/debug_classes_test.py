@@ -26,7 +26,8 @@ LINES = {
     "CM": (0x8, ["DTO-01"], [r"lo: of \d+ packets, \d+ went through rings"]),
     "EP": (0x10, ["DTO-01"], [
         rf"EP {HANDLE}: created in state DAT_EP_STATE_UNCONNECTED; EVDs: recv {HANDLE}",
-        rf"EP {HANDLE}: DAT_EP_STATE_CONNECTED, was DAT_EP_STATE_ACTIVE_CONNECTION_PENDING"]),
+        rf"EP {HANDLE}: DAT_EP_STATE_CONNECTED, was DAT_EP_STATE_ACTIVE_CONNECTION_PENDING",
+        rf"EP {HANDLE}: queue pair 0x[0-9a-f]+ has \d+ receives of .* RDMA reads: 4 in, 4 out"]),
     "UTIL": (0x20, ["DTO-01"], [
         r"adapter soft-lo, nonthreadsafe: ia_params \"",
         rf"pool {HANDLE}: grows by \d+ objects of \d+ bytes"]),

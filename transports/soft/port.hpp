@@ -131,6 +131,7 @@ struct transport : dapls_ib<types> {
     static void dapls_ib_qp_free(qp &);
     static status dapls_ib_qp_reset(qp &);
     static void dapls_ib_read_qp_counters(qp &, qp_counters &);
+    static void dapls_ib_qp_query(qp &, qp_attr &);
 
     // Shared receive queue: srq.cpp
     static status dapls_ib_srq_alloc(pd &, srq &, const srq_params &);

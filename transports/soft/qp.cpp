@@ -78,6 +78,18 @@ void transport::dapls_ib_read_qp_counters(qp &q, qp_counters &out)
     out.add("SOFT_RDMA_INDIRECT", now.indirect);
 }
 
+void transport::dapls_ib_qp_query(qp &q, qp_attr &out)
+{
+    if (q.parent->foreign())
+        return;
+    q.pair.enter();
+    const soft_hca::agreed_reads reads = q.pair.record.reads;
+    out.number = q.pair.identity.id;
+    q.pair.leave();
+    out.max_rdma_read_in = reads.in;
+    out.max_rdma_read_out = reads.out;
+}
+
 status transport::dapls_ib_qp_reset(qp &q)
 {
     if (q.parent->device.reset_pair(q.pair))

@@ -492,6 +492,7 @@ struct transport : dapls_ib<vrb::types> {
                                     const qp_params &);
     static void dapls_ib_qp_free(qp &);
     static status dapls_ib_qp_reset(qp &);
+    static void dapls_ib_qp_query(qp &, qp_attr &);
 
     static status dapls_ib_srq_alloc(pd &, srq &, const srq_params &);
     static void dapls_ib_srq_free(srq &);

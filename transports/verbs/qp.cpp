@@ -4,6 +4,7 @@
 
 #include "dapl_debug.hpp"
 #include "dapl_line_limit.hpp"
+#include "dat_count.hpp"
 #include "osd_system.hpp"
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 namespace dapl::verbs {
 
 using namespace vrb;
+using port_support::as_count;
 
 namespace {
 
@@ -437,6 +439,32 @@ status transport::dapls_ib_post_extended(qp &q, wr &w, const extended_request &w
     request.send_flags = send_flags(q, w, wanted.flags) & ~static_cast<unsigned>(IBV_SEND_INLINE);
     set_operands(request, w, wanted);
     return post_request(q, w, request);
+}
+
+/// An iWARP device has no limit on reads of its own: the kernel keeps to what the connection asks.
+void transport::dapls_ib_qp_query(qp &q, qp_attr &out)
+{
+    osd::lock_guard hold(q.lock);
+    if (q.handle == nullptr || q.device->foreign())
+        return; // the connection ends, and with it the device's queue pair
+    ibv_qp_attr device{};
+    ibv_qp_init_attr made{};
+    const int wanted = IBV_QP_CAP | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MAX_QP_RD_ATOMIC;
+    const int error = ibv_query_qp(q.handle, &device, wanted, &made);
+    if (error != 0) {
+        log_failure(*q.device, "ibv_query_qp", error);
+        return;
+    }
+    out.number = q.handle->qp_num;
+    out.max_recv = as_count(device.cap.max_recv_wr);
+    out.max_send = as_count(device.cap.max_send_wr);
+    out.max_recv_iov = as_count(device.cap.max_recv_sge);
+    out.max_send_iov = as_count(device.cap.max_send_sge);
+    out.max_inline = q.max_inline.load();
+    if (!q.device->iwarp) {
+        out.max_rdma_read_in = device.max_dest_rd_atomic;
+        out.max_rdma_read_out = device.max_rd_atomic;
+    }
 }
 
 void transport::dapls_ib_qp_free(qp &q)

@@ -394,7 +394,8 @@ int rdma_init_qp_attr(rdma_cm_id *handle, ibv_qp_attr *attr, int *mask)
         if (id.peer == nullptr)
             return failed(EINVAL);
         attr->dest_qp_num = id.peer->pair;
-        *mask = IBV_QP_STATE | IBV_QP_DEST_QPN | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_RQ_PSN;
+        *mask = IBV_QP_STATE | IBV_QP_DEST_QPN | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_RQ_PSN |
+                IBV_QP_MAX_DEST_RD_ATOMIC;
     } else {
         *mask = IBV_QP_STATE | IBV_QP_RNR_RETRY | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
                 IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;

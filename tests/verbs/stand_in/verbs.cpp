@@ -697,6 +697,10 @@ int ibv_modify_qp(ibv_qp *handle, ibv_qp_attr *wanted, int mask)
         q.rights = wanted->qp_access_flags;
     if ((mask & IBV_QP_RNR_RETRY) != 0)
         q.rnr_retry = wanted->rnr_retry;
+    if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) != 0)
+        q.reads_in = wanted->max_dest_rd_atomic;
+    if ((mask & IBV_QP_MAX_QP_RD_ATOMIC) != 0)
+        q.reads_out = wanted->max_rd_atomic;
     if ((mask & IBV_QP_STATE) == 0)
         return 0;
     q.state = wanted->qp_state;
@@ -710,8 +714,12 @@ int ibv_modify_qp(ibv_qp *handle, ibv_qp_attr *wanted, int mask)
 int ibv_query_qp(ibv_qp *handle, ibv_qp_attr *attr, int, ibv_qp_init_attr *)
 {
     const hold guard(all().lock);
+    const auto &q = *static_cast<queue_pair *>(handle);
     *attr = {};
-    attr->qp_state = handle->state;
+    attr->qp_state = q.state;
+    attr->cap = q.room;
+    attr->max_dest_rd_atomic = q.reads_in;
+    attr->max_rd_atomic = q.reads_out;
     return 0;
 }
 

@@ -186,6 +186,8 @@ struct queue_pair : ibv_qp {
     std::uint32_t peer = 0; ///< number of the queue pair that it is connected to
     unsigned rights = 0;
     std::uint8_t rnr_retry = 7;
+    std::uint8_t reads_in = 0;
+    std::uint8_t reads_out = 0;
 
     completion_queue &sent_to() { return *static_cast<completion_queue *>(send_cq); }
     completion_queue &received_to() { return *static_cast<completion_queue *>(recv_cq); }

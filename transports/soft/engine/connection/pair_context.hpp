@@ -86,10 +86,17 @@ private:
     upcall_queue *queue_ = nullptr;
 };
 
+/// Reads and atomics that may be outstanding at once: what both sides let and want.
+struct agreed_reads {
+    std::uint16_t in = 0;
+    std::uint16_t out = 0;
+};
+
 /// What a queue pair notes down, for its owner and for the log.
 struct pair_record {
     pair_counts counts;
-    end_record ending; ///< why the present connection ended
+    end_record ending;  ///< why the present connection ended
+    agreed_reads reads; ///< of the present connection
 };
 
 /// The order of members follows cache lines: sending a packet uses the first line, the send queue

@@ -108,8 +108,10 @@ void reliable_connection::adopt_peer(const net_address &from, const handshake &h
 {
     path_.adopt(from, hello, version, pair_->device->datagram());
     tx_.limit_to(pair_->shard->io().receive_room());
-    requests_.reads().set_limit(
-        std::max<std::uint32_t>(std::min(pair_->params.reads_out, hello.reads_in), 1));
+    agreed_reads &reads = pair_->record.reads;
+    reads.in = std::min(pair_->params.reads_in, hello.reads_out);
+    reads.out = std::min(pair_->params.reads_out, hello.reads_in);
+    requests_.reads().set_limit(std::max<std::uint32_t>(reads.out, 1));
     (void)requests_.grant_credit(credit);
     rx_.expect(hello.first_psn);
     const bool calls = state_.is(state::connecting);
