@@ -126,6 +126,7 @@ struct features {
     bool cq_resize = false;       ///< CQs change their depth while they are used: cq_resize
     bool solicited_wait = false;  ///< CQs are armed for solicited receives only
     bool ep_windows = false;      ///< windows open to the peer of one connection only: mw_bind
+    bool qos = false;             ///< connections of other qualities than best effort: connect
     bool read_to_rmr = false;     ///< RDMA reads into what an RMR context names: post_extended
     bool device_counters = false; ///< the device counts errors of its own: read_counters
     bool qp_counters = false;     ///< the device counts events of each connection: read_qp_counters
@@ -214,6 +215,8 @@ struct hca_attr {
     // A port leaves the next two as they are where each of its devices can.
     bool ep_windows = true;      ///< [ep_windows] this device can
     bool send_invalidate = true; ///< [send_invalidate] this device can
+    /// [qos] The bits of DAT_QOS that connections to this device may have, besides best effort.
+    DAT_QOS qos = DAT_QOS_BEST_EFFORT;
     /// Shown as provider_specific_attr. Programs look here for DAT_IB_IMMED_DATA,
     /// DAT_IB_FETCH_AND_ADD and DAT_IB_CMP_AND_SWAP, "TRUE" or "FALSE", before they use them.
     const DAT_NAMED_ATTR *named_attrs = nullptr;
@@ -312,6 +315,7 @@ struct qp_attr {
     DAT_UINT32 max_inline = 0; ///< bytes that travel inside a request
     DAT_COUNT max_rdma_read_in = 0;  ///< that both sides have agreed on
     DAT_COUNT max_rdma_read_out = 0; ///< that both sides have agreed on
+    DAT_QOS qos = DAT_QOS_BEST_EFFORT;
 };
 
 /// What a shared receive queue is made with. The numbers are within hca_attr.
@@ -432,6 +436,8 @@ struct connect_params {
     DAT_CONN_QUAL qualifier;
     DAT_TIMEOUT timeout_us; ///< the caller's own; the common layer keeps the clock
     private_data data;
+    /// [qos] The quality of service of both directions, one of hca_attr::qos.
+    DAT_QOS qos = DAT_QOS_BEST_EFFORT;
 };
 
 /// What arrived with a connection request.

@@ -89,7 +89,7 @@ void fill(const adapter &ia, DAT_PROVIDER_ATTR &out)
         static_cast<DAT_MEM_TYPE>(DAT_MEM_TYPE_VIRTUAL | DAT_MEM_TYPE_LMR |
                                   (osd::can_share() ? DAT_MEM_TYPE_SHARED_VIRTUAL : 0));
     out.iov_ownership_on_return = DAT_IOV_CONSUMER;
-    out.dat_qos_supported = DAT_QOS_BEST_EFFORT;
+    out.dat_qos_supported = attr.qos;
     out.completion_flags_supported = static_cast<DAT_COMPLETION_FLAGS>(
         attr.solicited_wait ? all_completion_flags
                             : all_completion_flags & ~DAT_COMPLETION_SOLICITED_WAIT_FLAG);

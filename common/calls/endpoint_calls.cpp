@@ -210,7 +210,8 @@ status check_connect(const endpoint &ep, DAT_TIMEOUT timeout_us, DAT_COUNT size,
         return data;
     if (!is_one_qos(qos))
         return invalid_parameter(timeout_position + 3);
-    return qos == DAT_QOS_BEST_EFFORT ? success : not_supported;
+    const bool offered = (qos & ~ep.ia->attr.qos) == 0; // best effort is no bit
+    return offered ? success : not_supported;
 }
 
 } // namespace
@@ -280,7 +281,7 @@ status dapl_ep_connect(endpoint &ep, DAT_IA_ADDRESS_PTR address, DAT_CONN_QUAL q
         return checked;
     if (flags != DAT_CONNECT_DEFAULT_FLAG)
         return not_supported;
-    return ep.connect({address, qualifier, timeout, {bytes, static_cast<std::size_t>(size)}});
+    return ep.connect({address, qualifier, timeout, {bytes, static_cast<std::size_t>(size)}, qos});
 }
 
 status dapl_ep_dup_connect(endpoint &ep, DAT_EP_HANDLE model_handle, DAT_TIMEOUT timeout,
@@ -293,7 +294,7 @@ status dapl_ep_dup_connect(endpoint &ep, DAT_EP_HANDLE model_handle, DAT_TIMEOUT
         return checked;
     if (ep.state() != DAT_EP_STATE_UNCONNECTED)
         return ep.state_error();
-    return ep.connect_like(*model, timeout, {bytes, static_cast<std::size_t>(size)});
+    return ep.connect_like(*model, timeout, {bytes, static_cast<std::size_t>(size)}, qos);
 }
 
 status dapl_ep_common_connect(endpoint &ep, DAT_IA_ADDRESS_PTR address, DAT_TIMEOUT timeout,
@@ -307,7 +308,8 @@ status dapl_ep_common_connect(endpoint &ep, DAT_IA_ADDRESS_PTR address, DAT_TIME
     return ep.connect({address,
                        osd::address::port_of(address),
                        timeout,
-                       {bytes, static_cast<std::size_t>(size)}});
+                       {bytes, static_cast<std::size_t>(size)},
+                       DAT_QOS_BEST_EFFORT});
 }
 
 status dapl_ep_disconnect(endpoint &ep, DAT_CLOSE_FLAGS flags)

@@ -73,6 +73,7 @@ qp_attr ask_device(transport::qp &qp, const DAT_EP_ATTR &asked)
     out.max_send_iov = asked.max_request_iov;
     out.max_rdma_read_in = asked.max_rdma_read_in;
     out.max_rdma_read_out = asked.max_rdma_read_out;
+    out.qos = asked.qos;
     transport::dapls_ib_qp_query(qp, out);
     return out;
 }
@@ -82,6 +83,7 @@ void show_agreed(transport::qp &qp, DAT_EP_ATTR &attr)
     const qp_attr device = ask_device(qp, attr);
     attr.max_rdma_read_in = device.max_rdma_read_in;
     attr.max_rdma_read_out = device.max_rdma_read_out;
+    attr.qos = device.qos;
 }
 
 void log_established(endpoint &ep, transport::qp &qp, const DAT_EP_ATTR &asked)
@@ -91,10 +93,10 @@ void log_established(endpoint &ep, transport::qp &qp, const DAT_EP_ATTR &asked)
     const qp_attr device = ask_device(qp, asked);
     dapl_log(DAPL_DBG_TYPE_EP,
              "EP %p: queue pair 0x%x has %d receives of %d segments, %d requests of %d, %u bytes "
-             "inline; RDMA reads: %d in, %d out",
+             "inline; RDMA reads: %d in, %d out; quality of service 0x%x",
              to_handle(&ep), device.number, device.max_recv, device.max_recv_iov, device.max_send,
              device.max_send_iov, device.max_inline, device.max_rdma_read_in,
-             device.max_rdma_read_out);
+             device.max_rdma_read_out, static_cast<unsigned>(device.qos));
 }
 
 } // namespace
@@ -199,7 +201,8 @@ status endpoint::begin_connect(const connect_request &wanted, pending_event &out
         attempt_.begin(connect_evd_ ? &connect_evd_->establishing : nullptr);
         set_state(DAT_EP_STATE_ACTIVE_CONNECTION_PENDING);
     }
-    const connect_params params{wanted.address, wanted.qualifier, wanted.timeout_us, wanted.data};
+    const connect_params params{wanted.address, wanted.qualifier, wanted.timeout_us, wanted.data,
+                                wanted.qos};
     const status begun = transport::dapls_ib_connect(qp_, params);
     if (begun.ok()) {
         start_timer(until);
@@ -227,7 +230,8 @@ void endpoint::start_timer(osd::deadline until)
         ia->timers.disarm(connect_timeout_);
 }
 
-status endpoint::connect_like(endpoint &model, DAT_TIMEOUT timeout_us, const private_data &data)
+status endpoint::connect_like(endpoint &model, DAT_TIMEOUT timeout_us, const private_data &data,
+                              DAT_QOS qos)
 {
     osd::address address;
     DAT_CONN_QUAL qualifier = 0;
@@ -238,7 +242,7 @@ status endpoint::connect_like(endpoint &model, DAT_TIMEOUT timeout_us, const pri
         address = model.remote_address_;
         qualifier = model.remote_qualifier_;
     }
-    return connect({address.get(), qualifier, timeout_us, data});
+    return connect({address.get(), qualifier, timeout_us, data, qos});
 }
 
 namespace {

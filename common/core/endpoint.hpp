@@ -26,6 +26,7 @@ struct connect_request {
     DAT_CONN_QUAL qualifier;
     DAT_TIMEOUT timeout_us;
     private_data data;
+    DAT_QOS qos;
 };
 
 /// A connection request to accept.
@@ -51,8 +52,8 @@ public:
     status modify(const DAT_EP_ATTR &attr, const ep_objects &objects, bool zone_changes)
         OSD_EXCLUDES(control_, lock_);
     status connect(const connect_request &wanted) OSD_EXCLUDES(control_, lock_);
-    status connect_like(endpoint &model, DAT_TIMEOUT timeout_us, const private_data &data)
-        OSD_EXCLUDES(control_, lock_);
+    status connect_like(endpoint &model, DAT_TIMEOUT timeout_us, const private_data &data,
+                        DAT_QOS qos) OSD_EXCLUDES(control_, lock_);
     status accept(const incoming_request &request, const private_data &data)
         OSD_EXCLUDES(control_, lock_);
     status disconnect(DAT_CLOSE_FLAGS flags) OSD_EXCLUDES(control_, lock_);

@@ -296,6 +296,9 @@ TEST_CASE("CONN-27: private data that came with an event stay readable until a r
     CHECK(begins_with(refusal.private_data, refusal.private_data_size, "not now"));
 }
 
+constexpr DAT_QOS qualities[] = {DAT_QOS_HIGH_THROUGHPUT, DAT_QOS_LOW_LATENCY, DAT_QOS_ECONOMY,
+                                 DAT_QOS_PREMIUM};
+
 TEST_CASE("CONN-28: dup_connect checks its arguments as connect does" *
           hint("trust what the model was connected with"))
 {
@@ -312,8 +315,9 @@ TEST_CASE("CONN-28: dup_connect checks its arguments as connect does" *
     CHECK(same_code(dup(good, static_cast<DAT_COUNT>(large.size()), large.data()), bad_arg(4)));
     CHECK(same_code(dup(good, 4, nullptr), bad_arg(5)));
     CHECK(same_code(dup(good, 0, nullptr, static_cast<DAT_QOS>(0x100)), bad_arg(6)));
-    if (ia.provider.dat_qos_supported == DAT_QOS_BEST_EFFORT)
-        CHECK(same_code(dup(good, 0, nullptr, DAT_QOS_PREMIUM), not_supported));
+    for (DAT_QOS each : qualities)
+        if ((ia.provider.dat_qos_supported & each) == 0)
+            CHECK(same_code(dup(good, 0, nullptr, each), not_supported));
     CHECK(same_code(dat_ep_connect(own.ep, ia.address(), 4711, 1000, 0, nullptr,
                                    static_cast<DAT_QOS>(0x100), DAT_CONNECT_DEFAULT_FLAG),
                     bad_arg(7)));
@@ -326,6 +330,37 @@ TEST_CASE("CONN-28: dup_connect checks its arguments as connect does" *
                   bad_state(DAT_INVALID_STATE_EP_DISCONNECTED)));
     CHECK(own.state() == DAT_EP_STATE_UNCONNECTED);
     CHECK(stays_empty(own.connect_evd, milliseconds(1)));
+}
+
+TEST_CASE("CONN-36: a connection has the quality of service that was asked for, both ways" *
+          needs("qos") * hint("offer it to programs, and ask the device for best effort"))
+{
+    adapter ia;
+    if (ia.provider.dat_qos_supported == DAT_QOS_BEST_EFFORT)
+        NOT_CLAIMED("other qualities of service");
+    listener at(ia);
+    const auto shown = [](const test_endpoint &of) { return ep_param(of.ep).ep_attr.qos; };
+    for (DAT_QOS each : qualities) {
+        if ((ia.provider.dat_qos_supported & each) == 0)
+            continue;
+        CAPTURE(each);
+        test_endpoint from(ia);
+        test_endpoint to(ia);
+        MUST(dat_ep_connect(from.ep, ia.address(), at.qualifier, 10'000'000, 0, nullptr, each,
+                            DAT_CONNECT_DEFAULT_FLAG));
+        MUST(dat_cr_accept(at.next_request(), to.ep, 0, nullptr));
+        (void)next_connection(to.connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
+        (void)next_connection(from.connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
+        CHECK(shown(from) == each);
+        for (unsigned i = 0; i < 3; ++i) {
+            move_data(from, to, i);
+            move_data(to, from, i);
+        }
+        test_endpoint like(ia);
+        MUST(dat_ep_dup_connect(like.ep, from.ep, 10'000'000, 0, nullptr, DAT_QOS_BEST_EFFORT));
+        MUST(dat_cr_reject(at.next_request(), 0, nullptr));
+        (void)next_connection(like.connect_evd, DAT_CONNECTION_EVENT_PEER_REJECTED);
+    }
 }
 
 } // namespace conformance

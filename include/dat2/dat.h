@@ -1151,7 +1151,8 @@ DAT_RETURN DAT_API dat_ep_modify(DAT_EP_HANDLE ep_handle, DAT_EP_PARAM_MASK ep_p
  * @param[in] private_data_size bytes; at most the provider's
  *                              max_private_data_size
  * @param[in] private_data      delivered with the request; not kept
- * @param[in] quality_of_service DAT_QOS_BEST_EFFORT, or what the provider has
+ * @param[in] quality_of_service DAT_QOS_BEST_EFFORT, or one of the provider's
+ *                              dat_qos_supported, for both directions
  * @param[in] connect_flags     several paths or not
  *
  * @retval DAT_SUCCESS started; unreachable peers are reported by event

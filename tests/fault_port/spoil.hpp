@@ -52,6 +52,7 @@ inline void spoil(private_data &data)
 inline void spoil(connect_params &params)
 {
     params.data = {};
+    params.qos = DAT_QOS_BEST_EFFORT;
 }
 inline void spoil(cr_params &params)
 {

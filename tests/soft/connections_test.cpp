@@ -103,6 +103,34 @@ TEST_CASE_FIXTURE(fixture, "a number is compared whole, and taken once")
     CHECK(is(a.next(), connection_event::refused));
 }
 
+TEST_CASE_FIXTURE(fixture, "who accepts sends in the class of the request, and each class is kept")
+{
+    if (!sets_traffic_classes())
+        return;
+    const auto class_of = [](end &side) {
+        side.pair.enter();
+        const unsigned tos = side.pair.connection().path().peer().traffic_class();
+        side.pair.leave();
+        return tos;
+    };
+    door at(there);
+    for (unsigned tos : {0xb8u, 0u, 0x28u}) {
+        CAPTURE(tos);
+        end from(here);
+        end to(there);
+        net_address classified = address();
+        classified.set_traffic_class(tos);
+        REQUIRE(from.pair.connect(classified, at.number, nullptr, 0) == queue_pair::start::begun);
+        inbound_request *request = at.next();
+        REQUIRE(request != nullptr);
+        REQUIRE(to.pair.accept(*request, nullptr, 0) == queue_pair::start::begun);
+        REQUIRE(is(from.next(), connection_event::established));
+        REQUIRE(is(to.next(), connection_event::established));
+        CHECK(class_of(from) == tos);
+        CHECK(class_of(to) == tos);
+    }
+}
+
 TEST_CASE_FIXTURE(fixture, "an end by either side, graceful or not, is one event on each")
 {
     for (int round = 0; round < 8; ++round) {

@@ -313,6 +313,45 @@ TEST_CASE("many packets at once arrive in order, with memory for the messages an
     }
 }
 
+TEST_CASE("packets have the class of the address that they go to, and listeners see it")
+{
+    if (!sets_traffic_classes())
+        return;
+    for (const char *host : {"127.0.0.1", "::1"}) {
+        CAPTURE(host);
+        net_address at;
+        REQUIRE(at.read(host));
+        udp_io listener;
+        udp_io sender;
+        if (listener.open(at, false) != 0 || sender.open(at, true) != 0)
+            continue; // no IPv6 here
+        net_address to = listener.address();
+        std::vector<out_packet> packets;
+        for (unsigned tos : {0xb8u, 0u, 0x2bu}) {
+            to.set_traffic_class(tos);
+            for (std::uint32_t count : {1u, 3u, 20u})
+                for (bool together : {true, false}) {
+                    sender.set_segmentation(together);
+                    packets.assign(count, mailbox::packet(7));
+                    std::uint32_t done = 0;
+                    REQUIRE(sender.send(to, packets.data(), count, done) == send_result::sent);
+                    REQUIRE(done == count);
+                    const waitable descriptor = listener.descriptor();
+                    for (std::uint32_t got = 0; got < count;) {
+                        in_packets in[1];
+                        if (listener.receive(in, 1) == 0) {
+                            REQUIRE(wait_for(&descriptor, 1, late()) == osd::wait_result::woken);
+                            continue;
+                        }
+                        CHECK(in[0].from.traffic_class() == (tos & 0xfc));
+                        CHECK(in[0].from == sender.address());
+                        ++got;
+                    }
+                }
+        }
+    }
+}
+
 TEST_CASE("threads that place data at once do not mix them")
 {
     udp_io io;

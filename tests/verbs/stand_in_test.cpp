@@ -32,6 +32,7 @@ bool write_registry(const std::string &path, const std::string &library)
         {"-inline0", "inline=0"},
         {"-odp", "odp=1"},
         {"-relaxed", "relaxed_ordering=1"},
+        {"-tos", "tos_low_latency=104"},
     };
     std::FILE *file = std::fopen(path.c_str(), "w");
     if (file == nullptr)
@@ -284,6 +285,52 @@ TEST_CASE("odp=1 is refused where the device has no paging on demand")
     stand_in::device().on_demand_paging = true;
     INFO(log);
     CHECK(log.find("odp=1") != std::string::npos);
+}
+
+// ---------------------------------------------------------------- quality of service
+
+namespace {
+
+/// Connects with this quality. The event that this ends with.
+DAT_EVENT_NUMBER outcome_of_connect(adapter &ia, DAT_QOS qos)
+{
+    listener at(ia);
+    test_endpoint from(ia);
+    MUST(dat_ep_connect(from.ep, ia.address(), at.qualifier, 10'000'000, 0, nullptr, qos,
+                        DAT_CONNECT_DEFAULT_FLAG));
+    DAT_EVENT event{};
+    DAT_COUNT more = 0;
+    if (dat_evd_wait(at.cr_evd, 300'000, 1, &event, &more) == DAT_SUCCESS)
+        MUST(dat_cr_reject(event.event_data.cr_arrival_event_data.cr_handle, 0, nullptr));
+    MUST(dat_evd_wait(from.connect_evd, 10'000'000, 1, &event, &more));
+    return event.event_number;
+}
+
+} // namespace
+
+TEST_CASE("a quality of service is the class of the route, as the parameters have it")
+{
+    for (const auto &[suffix, low_latency] : {std::pair("", 0x48), std::pair("-tos", 0x68)}) {
+        CAPTURE(suffix);
+        adapter ia(named(suffix));
+        CHECK(outcome_of_connect(ia, DAT_QOS_LOW_LATENCY) == DAT_CONNECTION_EVENT_PEER_REJECTED);
+        CHECK(stand_in::class_of_newest_route() == low_latency);
+        CHECK(outcome_of_connect(ia, DAT_QOS_PREMIUM) == DAT_CONNECTION_EVENT_PEER_REJECTED);
+        CHECK(stand_in::class_of_newest_route() == 0xb8);
+        CHECK(outcome_of_connect(ia, DAT_QOS_BEST_EFFORT) == DAT_CONNECTION_EVENT_PEER_REJECTED);
+        CHECK(stand_in::class_of_newest_route() == 0);
+    }
+}
+
+TEST_CASE("a class that the connection manager refuses ends the attempt, not the quality")
+{
+    stand_in::device().traffic_classes = false;
+    {
+        adapter ia;
+        CHECK(outcome_of_connect(ia, DAT_QOS_ECONOMY) == DAT_CONNECTION_EVENT_UNREACHABLE);
+        CHECK(outcome_of_connect(ia, DAT_QOS_BEST_EFFORT) == DAT_CONNECTION_EVENT_PEER_REJECTED);
+    }
+    stand_in::device().traffic_classes = true;
 }
 
 // ---------------------------------------------------------------------------- windows

@@ -3,12 +3,13 @@
 #pragma once
 
 #include "dapl_status.hpp"
+#include "traffic_classes.hpp"
 
 #include <cstdint>
 
 namespace dapl::soft {
 
-struct adapter_params {
+struct adapter_params : port_support::traffic_classes {
     static constexpr std::uint32_t by_interface = 2; ///< off on loopback
 
     char interface[64] = {};  ///< name of a network interface, or an address

@@ -84,8 +84,10 @@ void transport::dapls_ib_qp_query(qp &q, qp_attr &out)
         return;
     q.pair.enter();
     const soft_hca::agreed_reads reads = q.pair.record.reads;
+    const std::uint8_t tos = q.pair.connection().path().peer().traffic_class();
     out.number = q.pair.identity.id;
     q.pair.leave();
+    out.qos = q.parent->params.quality_of(tos);
     out.max_rdma_read_in = reads.in;
     out.max_rdma_read_out = reads.out;
 }

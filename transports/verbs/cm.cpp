@@ -140,6 +140,21 @@ int resolve_route(hca &device, connection &c)
     return rdma_resolve_route(c.id, timeout) == 0 ? 0 : errno;
 }
 
+/// Sets the class of both directions, before the route is resolved: on Ethernet that of the packets,
+/// on InfiniBand the one by which the subnet manager chooses a service level.
+int set_class(const hca &device, const qp &q, const connection &c)
+{
+    const bool asked = q.qos != DAT_QOS_BEST_EFFORT;
+    auto tos = static_cast<std::uint8_t>(asked ? device.params.of(q.qos)
+                                               : device.params.type_of_service);
+    if (tos == 0)
+        return 0;
+    const int error =
+        rdma_set_option(c.id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof(tos)) == 0 ? 0
+                                                                                          : errno;
+    return asked ? error : 0;
+}
+
 /// Starts from the beginning: looks for the peer's address.
 int start_attempt(hca &device, qp &q) OSD_REQUIRES(device.lock)
 {
@@ -155,10 +170,8 @@ int start_attempt(hca &device, qp &q) OSD_REQUIRES(device.lock)
     c->pair = &q;
     c->retries = device.params.arp_retry;
     q.link_up = c;
-    auto tos = static_cast<std::uint8_t>(device.params.type_of_service);
-    if (tos != 0)
-        (void)rdma_set_option(c->id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof(tos));
-    return resolve_address(device, q, *c);
+    const int error = set_class(device, q, *c);
+    return error != 0 ? error : resolve_address(device, q, *c);
 }
 
 DAT_EVENT_NUMBER event_for(int error)
@@ -628,6 +641,7 @@ status transport::dapls_ib_connect(qp &q, const connect_params &params)
         return success;
     }
     q.attempt = std::move(attempt);
+    q.qos = params.qos;
     return begin_attempt(device, q);
 }
 
@@ -641,6 +655,7 @@ status transport::dapls_ib_accept_connection(cr &request, qp &q, const private_d
     connection &c = *std::exchange(request.from, nullptr);
     c.pair = &q;
     q.link_up = &c;
+    q.qos = DAT_QOS_BEST_EFFORT;
     q.enter(phase::accepting);
     if (device.failed || !answer(q, c, data)) {
         tear_down(device, q);

@@ -23,6 +23,10 @@ constexpr param_option<adapter_params> options[] = {
     {"vector", &adapter_params::vector},
     {"inline", &adapter_params::max_inline, 0, 4096},
     {"odp", &adapter_params::odp, 0, 1},
+    {"tos_high_throughput", &adapter_params::high_throughput, 0, 255},
+    {"tos_low_latency", &adapter_params::low_latency, 0, 255},
+    {"tos_economy", &adapter_params::economy, 0, 255},
+    {"tos_premium", &adapter_params::premium, 0, 255},
     {"relaxed_ordering", &adapter_params::relaxed_ordering, 0, 1},
 };
 

@@ -4,12 +4,13 @@
 #pragma once
 
 #include "dapl_status.hpp"
+#include "traffic_classes.hpp"
 
 #include <cstdint>
 
 namespace dapl::verbs::vrb {
 
-struct adapter_params {
+struct adapter_params : port_support::traffic_classes {
     static constexpr std::uint32_t own = UINT32_MAX; ///< stands for the value that is right for the
                                                      ///< device
 

@@ -186,6 +186,7 @@ struct qp : all_link, connection_state, drawing_link {
     srq *shared = nullptr;    ///< where receives come from, if not from a queue of its own
     std::uint32_t number = 0; ///< the device's number of the queue pair, with `shared`
     qp_params params{};
+    DAT_QOS qos = DAT_QOS_BEST_EFFORT; ///< what its connect asked for
     connection *link_up = nullptr;
     /// [iWARP] Of the device's queue pair, when that cannot be destroyed yet.
     connection *heir = nullptr;

@@ -456,6 +456,7 @@ void transport::dapls_ib_qp_query(qp &q, qp_attr &out)
         return;
     }
     out.number = q.handle->qp_num;
+    out.qos = q.qos;
     out.max_recv = as_count(device.cap.max_recv_wr);
     out.max_send = as_count(device.cap.max_send_wr);
     out.max_recv_iov = as_count(device.cap.max_recv_sge);

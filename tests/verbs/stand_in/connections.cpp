@@ -49,6 +49,7 @@ struct identifier : rdma_cm_id {
     identifier *peer = nullptr;
     std::uint16_t number = 0; ///< port that it is bound to
     std::uint32_t pair = 0;   ///< number of its queue pair
+    std::uint8_t tos = 0;     ///< the traffic class that was asked for
     bool ended_by_peer = false;
 };
 
@@ -289,7 +290,9 @@ int rdma_resolve_addr(rdma_cm_id *handle, sockaddr *from, sockaddr *to, int)
 int rdma_resolve_route(rdma_cm_id *handle, int)
 {
     const guarded hold(all().lock);
-    tell(*static_cast<identifier *>(handle), RDMA_CM_EVENT_ROUTE_RESOLVED);
+    auto &id = *static_cast<identifier *>(handle);
+    all().newest_class = id.tos;
+    tell(id, RDMA_CM_EVENT_ROUTE_RESOLVED);
     return 0;
 }
 
@@ -379,8 +382,14 @@ int rdma_notify(rdma_cm_id *, ibv_event_type)
     return 0;
 }
 
-int rdma_set_option(rdma_cm_id *, int, int, void *, std::size_t)
+int rdma_set_option(rdma_cm_id *handle, int level, int option, void *value, std::size_t size)
 {
+    const guarded hold(all().lock);
+    if (level != RDMA_OPTION_ID || option != RDMA_OPTION_ID_TOS || size != 1)
+        return failed(ENOSYS);
+    if (!device().traffic_classes)
+        return failed(EINVAL);
+    static_cast<identifier *>(handle)->tos = *static_cast<std::uint8_t *>(value);
     return 0;
 }
 

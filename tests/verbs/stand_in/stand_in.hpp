@@ -18,6 +18,7 @@ struct settings {
     bool on_demand_paging = true;
     bool relaxed_ordering = true;
     bool windows_of_one_peer = true; ///< type 2, and messages that close them
+    bool traffic_classes = true;
     /// Lengths of sent messages in completions, which real devices leave undefined.
     std::uint32_t length_of_sent = 0xdeadbeef;
 };
@@ -33,6 +34,8 @@ std::vector<unsigned> rights_of_regions();
 std::size_t inline_posts();
 /// How many queue pairs there are.
 std::size_t queue_pairs();
+/// The traffic class of the route that was resolved last.
+std::uint8_t class_of_newest_route();
 /// How many identifiers of the connection manager there are.
 std::size_t identifiers();
 /// How often a CQ was to be armed, with or without success.

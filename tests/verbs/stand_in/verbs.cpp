@@ -324,6 +324,12 @@ std::size_t inline_posts()
     return all().inline_posts;
 }
 
+std::uint8_t class_of_newest_route()
+{
+    const hold guard(all().lock);
+    return all().newest_class;
+}
+
 std::size_t times_armed()
 {
     const hold guard(all().lock);

@@ -62,7 +62,7 @@ std::uint32_t peer_path::heard_from_elsewhere(const packet &p, const net_address
 {
     if (p.base.kind == packet_kind::response) {
         if (moves_.is_answered(from, p.token))
-            peer_ = from;
+            peer_.move_to(from);
         return 0;
     }
     const std::uint64_t token = moves_.challenge(from, now);

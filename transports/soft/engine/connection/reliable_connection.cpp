@@ -106,7 +106,10 @@ reliable_connection::start reliable_connection::accept(inbound_request &from, co
 void reliable_connection::adopt_peer(const net_address &from, const handshake &hello,
                                      std::uint32_t credit, std::uint8_t version)
 {
-    path_.adopt(from, hello, version, pair_->device->datagram());
+    net_address peer = from;
+    if (state_.is(state::connecting))
+        peer.set_traffic_class(path_.peer().traffic_class());
+    path_.adopt(peer, hello, version, pair_->device->datagram());
     tx_.limit_to(pair_->shard->io().receive_room());
     agreed_reads &reads = pair_->record.reads;
     reads.in = std::min(pair_->params.reads_in, hello.reads_out);

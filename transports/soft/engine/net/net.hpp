@@ -236,6 +236,9 @@ private:
 osd::wait_result wait_for(const waitable *descriptors, std::uint32_t count, osd::deadline until,
                           std::uint64_t *ready = nullptr);
 
+/// Whether the system sends packets in the class of the address that they go to.
+bool sets_traffic_classes();
+
 /// Errors of udp_io::open that have a meaning of their own.
 bool is_address_in_use(int error);
 bool is_forbidden(int error);

@@ -212,25 +212,41 @@ std::uint32_t receive_room_of(waitable socket)
 
 } // namespace
 
-/// Room for a control message of one small number.
+/// Room for two control messages of one small number each.
 struct small_control {
-    alignas(cmsghdr) char bytes[CMSG_SPACE(sizeof(int))];
+    alignas(cmsghdr) char bytes[2 * CMSG_SPACE(sizeof(int))];
 };
 
 namespace {
 
+/// Adds a control message to those in `control`.
+template <class Value>
+void add_control(msghdr &m, small_control &control, int level, int type, Value value)
+{
+    auto *const head = reinterpret_cast<cmsghdr *>(control.bytes + m.msg_controllen);
+    *head = {};
+    head->cmsg_level = level;
+    head->cmsg_type = type;
+    head->cmsg_len = CMSG_LEN(sizeof value);
+    std::memcpy(CMSG_DATA(head), &value, sizeof value);
+    m.msg_control = control.bytes;
+    m.msg_controllen += CMSG_SPACE(sizeof value);
+}
+
 /// The message is cut into datagrams of this size.
 void set_segment(msghdr &m, small_control &control, std::size_t bytes)
 {
-    const auto size = static_cast<std::uint16_t>(bytes);
-    control = {};
-    m.msg_control = control.bytes;
-    m.msg_controllen = CMSG_SPACE(sizeof size);
-    cmsghdr *head = CMSG_FIRSTHDR(&m);
-    head->cmsg_level = IPPROTO_UDP;
-    head->cmsg_type = UDP_SEGMENT;
-    head->cmsg_len = CMSG_LEN(sizeof size);
-    std::memcpy(CMSG_DATA(head), &size, sizeof size);
+    add_control(m, control, IPPROTO_UDP, UDP_SEGMENT, static_cast<std::uint16_t>(bytes));
+}
+
+/// The datagrams of the message have the class of the address that they go to.
+void set_class(msghdr &m, small_control &control, const net_address &to)
+{
+    if (to.traffic_class() == 0) [[likely]]
+        return;
+    const bool v6 = to.family() == AF_INET6;
+    add_control(m, control, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_TCLASS : IP_TOS,
+                int{to.traffic_class()});
 }
 
 send_result result_of(int error)
@@ -330,6 +346,7 @@ private:
         m.msg_iovlen = static_cast<std::size_t>(pieces_ + used_ - m.msg_iov);
         if (run > 1)
             set_segment(m, controls_[count_], packets[0].size);
+        set_class(m, controls_[count_], to);
         packets_[count_++] = run;
     }
 
@@ -355,6 +372,7 @@ public:
         m.msg_namelen = static_cast<socklen_t>(to.size());
         m.msg_iov = const_cast<iovec *>(kernels(packet->piece));
         m.msg_iovlen = packet->pieces;
+        set_class(m, control_, to);
     }
     static constexpr std::uint32_t count() { return 1; }
     mmsghdr *messages() { return &message_; }
@@ -362,6 +380,7 @@ public:
 
 private:
     mmsghdr message_;
+    small_control control_;
 };
 
 std::size_t segment_of(msghdr &m, std::size_t size)
@@ -373,6 +392,21 @@ std::size_t segment_of(msghdr &m, std::size_t size)
             return segment > 0 ? static_cast<std::size_t>(segment) : size;
         }
     return size;
+}
+
+/// The class of the datagrams of the message, where the socket tells: a byte, or for IPv6 a number.
+unsigned class_of(msghdr &m)
+{
+    for (cmsghdr *c = CMSG_FIRSTHDR(&m); c != nullptr; c = CMSG_NXTHDR(&m, c)) {
+        if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_TOS)
+            return *CMSG_DATA(c);
+        if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_TCLASS) {
+            int tos = 0;
+            std::memcpy(&tos, CMSG_DATA(c), sizeof tos);
+            return static_cast<unsigned>(tos);
+        }
+    }
+    return 0;
 }
 
 } // namespace
@@ -405,6 +439,9 @@ int udp_io::open(const net_address &at, bool for_data)
     if (for_data) {
         set_data_options(socket_, at.family() == AF_INET6);
         messages_.open();
+    } else { // who accepts a connection request sends in the class that this came in
+        const bool v6 = at.family() == AF_INET6;
+        set_option(socket_, v6 ? IPPROTO_IPV6 : IPPROTO_IP, v6 ? IPV6_RECVTCLASS : IP_RECVTOS, 1);
     }
     receive_room_ = receive_room_of(socket_);
     socklen_t size = net_address::capacity();
@@ -609,6 +646,7 @@ std::uint32_t udp_io::receive(in_packets *into, std::uint32_t capacity)
         into[i].bytes = static_cast<std::uint8_t *>(pieces[i].iov_base);
         into[i].size = messages[i].msg_len;
         into[i].segment = segment_of(messages[i].msg_hdr, messages[i].msg_len);
+        into[i].from.set_traffic_class(class_of(messages[i].msg_hdr));
     }
     return got > 0 ? static_cast<std::uint32_t>(got) : 0;
 }
@@ -642,6 +680,11 @@ bool udp_io::take_icmp_error(icmp_error &out)
 void udp_io::probe_port(const net_address &, const out_packet &)
 {
     // Linux reports closed ports in the error queue by itself.
+}
+
+bool sets_traffic_classes()
+{
+    return true;
 }
 
 bool is_address_in_use(int error)

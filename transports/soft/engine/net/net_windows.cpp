@@ -595,6 +595,12 @@ void udp_io::probe_port(const net_address &to, const out_packet &packet)
     own.scouts[own.next_scout++ % std::size(own.scouts)].probe(address_, to, packet, own.event);
 }
 
+/// Windows leaves that to the policies of its administrator.
+bool sets_traffic_classes()
+{
+    return false;
+}
+
 bool is_address_in_use(int error)
 {
     return error == WSAEADDRINUSE || error == EADDRINUSE; // the engine itself says the latter

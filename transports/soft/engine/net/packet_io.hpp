@@ -41,6 +41,10 @@ public:
     /// The port in host byte order.
     std::uint16_t port() const { return swapped(storage_.v4.sin_port); }
     void set_port(std::uint16_t port) { storage_.v4.sin_port = swapped(port); }
+    /// The class of packets to this address, or in which one came: the upper six bits of a byte of
+    /// their IP header. No part of the identity of the address.
+    std::uint8_t traffic_class() const { return traffic_class_; }
+    void set_traffic_class(unsigned tos) { traffic_class_ = static_cast<std::uint8_t>(tos & 0xfc); }
 
     bool same_host(const net_address &other) const
     {
@@ -59,6 +63,8 @@ public:
         else
             std::memcpy(out, &storage_.v6.sin6_addr, sizeof(in6_addr));
     }
+    /// Takes host and port of the other, and keeps the class.
+    void move_to(const net_address &other) { storage_ = other.storage_; }
     friend bool operator==(const net_address &a, const net_address &b)
     {
         return a.storage_.v4.sin_port == b.storage_.v4.sin_port && a.same_host(b);
@@ -84,6 +90,7 @@ private:
         sockaddr_in v4;
         sockaddr_in6 v6;
     } storage_;
+    std::uint8_t traffic_class_ = 0;
 };
 
 struct bytes_view {
