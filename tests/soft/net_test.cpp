@@ -236,6 +236,48 @@ TEST_CASE("a set is readable when one of its members is")
     CHECK(first.next(late()) == 3);
 }
 
+/// A burst of requests to one listener is repeated while it is slow, and each repetition probes. A
+/// socket for each of them made it slower still.
+TEST_CASE("probes of one port share a socket and a datagram, for a while")
+{
+    constexpr std::uint64_t shared_ns = 200'000'000;
+    mailbox here;
+    mailbox there;
+    std::uint64_t datagrams = 0;
+    in_packets got[1];
+    const osd::deadline until = osd::deadline::after_ns(2 * shared_ns);
+    const std::int64_t start = osd::now_ns();
+    while (!until.has_passed()) {
+        here.io.probe_port(there.io.address(), mailbox::packet(7));
+        while (there.io.receive(got, 1) != 0)
+            ++datagrams;
+    }
+    while (readable(there.io.descriptor(), soon()) && there.io.receive(got, 1) != 0)
+        ++datagrams;
+    CHECK(datagrams <= static_cast<std::uint64_t>(osd::now_ns() - start) / shared_ns + 1);
+}
+
+TEST_CASE("all packets to a closed port are reported, though their probes share a socket")
+{
+    mailbox here;
+    net_address closed_port;
+    {
+        mailbox gone;
+        closed_port = gone.io.address();
+    }
+    unsigned missing = 0b1110;
+    for (std::uint8_t i = 1; i <= 3; ++i) {
+        here.send(closed_port, i);
+        here.io.probe_port(closed_port, mailbox::packet(i));
+    }
+    icmp_error b;
+    CHECK(becomes_true([&] {
+        while (here.io.take_icmp_error(b))
+            missing &= ~(1U << b.bytes[0]);
+        return missing == 0;
+    }));
+}
+
 TEST_CASE("a probe of a closed port makes an ICMP error, and nothing else does")
 {
     mailbox here;

@@ -344,14 +344,55 @@ SOCKET open_socket(const net_address &at, HANDLE event)
     return INVALID_SOCKET;
 }
 
-/// A socket that finds out for a packet of ours whether the port at its destination is closed.
+/// A socket that finds out for packets of ours whether the port at their destination is closed.
 ///
 /// The system reports a closed port with the next call on the socket, but quotes nothing, so that
 /// the report is ambiguous on a socket with many peers. There it is switched off. This socket is
-/// connected to one peer only.
+/// connected to one peer only, and all packets that are sent there meanwhile share its report: a
+/// burst of requests to one listener would open a socket for each otherwise.
 class scout {
 public:
     ~scout() { close(); }
+
+    bool is_for(const net_address &to) const { return count_ != 0 && to_ == to; }
+
+    void probe(const net_address &from, const net_address &to, const out_packet &packet,
+               HANDLE event)
+    {
+        const std::int64_t now = osd::now_ns();
+        if (!is_for(to) || now - asked_ns_ > age_ns)
+            ask(from, to, event, now);
+        if (socket_ == INVALID_SOCKET)
+            return;
+        quote &copy = quotes_[count_ < most ? count_++ : most - 1];
+        copy.size = std::min<std::size_t>(packet.piece[0].size, sizeof copy.bytes);
+        std::memcpy(copy.bytes, packet.piece[0].at, copy.size);
+    }
+
+    /// Returns true for each packet whose port was reported as closed.
+    bool found_closed(icmp_error &out)
+    {
+        if (count_ == 0 || (socket_ != INVALID_SOCKET && !has_report()))
+            return false;
+        const quote &last = quotes_[--count_];
+        out.to = to_;
+        out.why = why_;
+        out.size = last.size;
+        std::memcpy(out.bytes, last.bytes, last.size);
+        return true;
+    }
+
+private:
+    static constexpr std::uint32_t most = 16;
+    /// A datagram that was sent so long ago says nothing of the port as it is now.
+    static constexpr std::int64_t age_ns = 200'000'000;
+    static constexpr std::int64_t patience_ns = 1'000'000'000; ///< for a report
+
+    struct quote {
+        std::uint8_t bytes[sizeof icmp_error::bytes];
+        std::size_t size;
+    };
+
     void close()
     {
         if (socket_ != INVALID_SOCKET)
@@ -360,14 +401,12 @@ public:
     }
 
     /// The datagram is empty: engines drop it.
-    void probe(const net_address &from, const net_address &to, const out_packet &packet,
-               HANDLE event)
+    void ask(const net_address &from, const net_address &to, HANDLE event, std::int64_t now)
     {
         close();
-        what_.to = to;
-        what_.size =
-            packet.piece[0].size < sizeof what_.bytes ? packet.piece[0].size : sizeof what_.bytes;
-        std::memcpy(what_.bytes, packet.piece[0].at, what_.size);
+        count_ = 0;
+        to_ = to;
+        asked_ns_ = now;
         net_address any_port = from;
         any_port.set_port(0);
         socket_ = open_socket(any_port, event);
@@ -377,19 +416,19 @@ public:
             close();
     }
 
-    /// Returns true when the port was reported as closed.
-    bool found_closed(icmp_error &out)
+    /// Each look costs two calls of the system: a socket without a report is closed after a while.
+    bool has_report()
     {
-        const int error = socket_ != INVALID_SOCKET ? error_of_last() : 0;
-        if (error == 0)
-            return false;
-        close();
-        out = what_;
-        out.why = result_of(error);
-        return true;
+        const int error = error_of_last();
+        if (error != 0)
+            why_ = result_of(error);
+        else if (osd::now_ns() - asked_ns_ > patience_ns)
+            count_ = 0;
+        if (error != 0 || count_ == 0)
+            close();
+        return error != 0;
     }
 
-private:
     /// Windows reports it on receive; Wine only by SO_ERROR.
     int error_of_last() const
     {
@@ -402,11 +441,22 @@ private:
         return error;
     }
 
-    SOCKET socket_ = INVALID_SOCKET;
-    icmp_error what_{};
+    SOCKET socket_ = INVALID_SOCKET; ///< invalid once there is a report
+    net_address to_;
+    std::int64_t asked_ns_ = 0;
+    send_result why_ = send_result::refused;
+    std::uint32_t count_ = 0;
+    quote quotes_[most];
 };
 
 struct udp_source : source {
+    scout &scout_for(const net_address &to)
+    {
+        for (scout &each : scouts)
+            if (each.is_for(to))
+                return each;
+        return scouts[next_scout++ % std::size(scouts)];
+    }
     scout scouts[16];
     std::uint32_t next_scout = 0;
 };
@@ -592,7 +642,7 @@ bool udp_io::take_icmp_error(icmp_error &out)
 void udp_io::probe_port(const net_address &to, const out_packet &packet)
 {
     udp_source &own = udp_of(socket_);
-    own.scouts[own.next_scout++ % std::size(own.scouts)].probe(address_, to, packet, own.event);
+    own.scout_for(to).probe(address_, to, packet, own.event);
 }
 
 /// Windows leaves that to the policies of its administrator.
