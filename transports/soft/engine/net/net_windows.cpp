@@ -119,6 +119,7 @@ struct source {
     HANDLE event = nullptr;
     SOCKET socket = INVALID_SOCKET;   ///< that sets it, if one does
     std::atomic<HANDLE> set{nullptr}; ///< the event of the set that it is in
+    std::atomic<bool> has_woken{false}; ///< a sleep was ended since the event was reset
 };
 
 source *source_of(waitable descriptor)
@@ -272,6 +273,14 @@ void pause(osd::deadline until)
         osd::yield();
 }
 
+/// Any of them may have ended the sleep: the system names the first only.
+void note_wake(const waitable *descriptors, std::uint32_t count)
+{
+    for (std::uint32_t i = 0; i < count; ++i)
+        if (descriptors[i] >= 0)
+            source_of(descriptors[i])->has_woken.store(true);
+}
+
 } // namespace
 
 osd::wait_result wait_for(const waitable *descriptors, std::uint32_t count, osd::deadline until,
@@ -292,8 +301,10 @@ osd::wait_result wait_for(const waitable *descriptors, std::uint32_t count, osd:
     do {
         const int left_ms = until.remaining_ms();
         const DWORD limit = left_ms < 0 ? INFINITE : static_cast<DWORD>(left_ms);
-        if (WaitForMultipleObjects(used, events, FALSE, limit) != WAIT_TIMEOUT)
+        if (WaitForMultipleObjects(used, events, FALSE, limit) != WAIT_TIMEOUT) {
+            note_wake(descriptors, count);
             return osd::wait_result::woken;
+        }
     } while (!until.has_passed());
     return osd::wait_result::timed_out;
 }
@@ -577,12 +588,14 @@ send_result udp_io::send(const net_address &to, const out_packet *packets, std::
     return send_result::sent;
 }
 
-/// The event is reset first: a datagram that comes later, or is left behind, sets it again.
+/// The event is reset first: a datagram that comes later, or is left behind, sets it again. A call
+/// of the system for each poll is saved: what is still set ends one sleep at once.
 std::uint32_t udp_io::receive(in_packets *into, std::uint32_t capacity)
 {
-    const udp_source &own = udp_of(socket_);
+    udp_source &own = udp_of(socket_);
     const std::uint32_t wanted = capacity < batch_ ? capacity : batch_;
-    ResetEvent(own.event);
+    if (own.has_woken.load(std::memory_order_relaxed) && own.has_woken.exchange(false))
+        ResetEvent(own.event);
     std::uint32_t count = 0;
     while (count < wanted) {
         in_packets &next = into[count];
