@@ -5,6 +5,7 @@
 #include <dat2/udat.h>
 
 #include <cstdint>
+#include <initializer_list>
 
 namespace dapl::port_support {
 
