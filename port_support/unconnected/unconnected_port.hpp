@@ -23,6 +23,7 @@
 #include "named_attributes.hpp"
 #include "tcp_cm.hpp"
 
+#include <atomic>
 #include <cstdlib>
 #include <memory>
 
@@ -384,6 +385,9 @@ struct types::hca : connection_service, tcp_cm_user {
     void wake() OSD_REQUIRES(library);
     void flush_acknowledgements() OSD_REQUIRES(library);
     std::int64_t serve_device() OSD_REQUIRES(lock);
+    std::int64_t look_at_device() OSD_REQUIRES(lock, library);
+    void tell() OSD_REQUIRES(library);
+    bool leaves_device() OSD_REQUIRES(lock);
 
     void detach(qp &) OSD_REQUIRES(library);
 
@@ -440,11 +444,14 @@ struct types::hca : connection_service, tcp_cm_user {
     /// A consumer posts this now, or polls this queue: its thread copies short messages.
     const wr *posting OSD_GUARDED_BY(library) = nullptr;
     const cq *polling OSD_GUARDED_BY(library) = nullptr;
-    std::uint32_t armed OSD_GUARDED_BY(library) = 0; ///< number of armed CQs
-    bool polled OSD_GUARDED_BY(library) = false;     ///< by a consumer, a moment ago
+    std::atomic<std::uint32_t> armed{0};      ///< number of armed CQs
+    std::atomic<bool> polled{false};          ///< by a consumer, a moment ago
+    std::atomic<bool> has_news{false};        ///< something is in `called`, `low` or `failed`
+    bool paused OSD_GUARDED_BY(lock) = false; ///< the service thread left the device to consumers
+    unsigned skipped OSD_GUARDED_BY(lock) = 0;
     bool sleeping OSD_GUARDED_BY(library) = false; ///< the thread, until the descriptor is readable
     bool watching OSD_GUARDED_BY(library) = true;
-    std::int64_t pause_ns OSD_GUARDED_BY(library) = 0;
+    std::int64_t pause_ns OSD_GUARDED_BY(lock) = 0;
 };
 
 using hca = types::hca;
@@ -502,7 +509,7 @@ struct port : dapls_ib<types> {
     {
         hca &h = *c.of;
         osd::lock_guard hold(h.library);
-        h.polled = true;
+        h.polled.store(true, std::memory_order_relaxed);
         if (c.done.empty())
             h.poll_for(c);
         wr *oldest = c.done.front();

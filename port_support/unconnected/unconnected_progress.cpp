@@ -23,7 +23,8 @@ constexpr std::int64_t shortest_pause_ns = 50'000;
 constexpr std::int64_t longest_pause_ns = 10'000'000;
 constexpr std::int64_t awaited_pause_ns = 500'000; ///< longest, where a consumer waits
 /// Longest while consumers poll: peers that ask something wait so long when they stop.
-constexpr std::int64_t polled_pause_ns = 1'000'000;
+constexpr std::int64_t polled_pause_ns = 4'000'000;
+constexpr unsigned most_skipped = 4; ///< pauses without a look at the device
 
 void take(hca &h, const fabric_event &event) OSD_REQUIRES(h.library)
 {
@@ -122,8 +123,15 @@ void types::hca::finish(wr &w, DAT_DTO_COMPLETION_STATUS result)
         --armed;
         if (c.is_unlinked())
             called.push(c);
+        tell();
     }
-    if (!called.empty() && !events.is_current())
+}
+
+/// The service thread tells the common layer what is in the lists for that.
+void types::hca::tell()
+{
+    has_news = true;
+    if (!events.is_current())
         events.kick();
 }
 
@@ -133,7 +141,7 @@ void types::hca::lose(qp &q)
     if (q.leaves || !q.failed_link::is_unlinked())
         return;
     failed.push(q);
-    events.kick();
+    tell();
 }
 
 void types::hca::call_soon(srq &s)
@@ -141,7 +149,7 @@ void types::hca::call_soon(srq &s)
     s.limit = 0;
     if (s.low_link::is_unlinked())
         low.push(s);
-    events.kick();
+    tell();
 }
 
 /// Wakes the service thread after a post if the device needs calls and no consumer polls.
@@ -257,34 +265,56 @@ OSD_UNCHECKED void report(hca &h)
 
 } // namespace
 
-/// Calls the device if consumers do not, and tells the results; returns when to be called again at
-/// the latest. While they poll, and want no callback, it pauses.
+/// Calls the device if consumers do not; returns when to be called again at the latest. While they
+/// poll, and want no callback, it pauses.
+std::int64_t types::hca::look_at_device()
+{
+    sleeping = false;
+    paused = polled.exchange(false) && armed == 0;
+    const bool taken = !paused && take_events();
+    if (!taken)
+        flush_acknowledgements();
+    const std::int64_t now = osd::now_ns();
+    const std::int64_t overdue_ns = std::min(lose_overdue(*this, now), repeat_offers(*this, now));
+    sleeping =
+        !paused && !taken && ready.empty() && device->descriptor() >= 0 && device->may_sleep();
+    watch(*this, !paused);
+    const std::int64_t longest = armed != 0 ? awaited_pause_ns
+                                 : paused   ? polled_pause_ns
+                                            : longest_pause_ns;
+    pause_ns = sleeping || taken ? shortest_pause_ns
+                                 : std::clamp(2 * pause_ns, shortest_pause_ns, longest);
+    const std::int64_t due_ns = sleeping ? port_support::event_thread::never
+                                : taken  ? 0
+                                         : now + pause_ns;
+    return std::min(due_ns, overdue_ns);
+}
+
+/// While consumers poll, the service thread takes their lock now and then only: they would wait for
+/// a thread that waits for a processor.
+bool types::hca::leaves_device()
+{
+    const bool leaves = paused && armed == 0 && !has_news && skipped < most_skipped && polled;
+    skipped = leaves ? skipped + 1 : 0;
+    if (!leaves)
+        return false;
+    polled = false;
+    pause_ns = std::min(2 * pause_ns, polled_pause_ns);
+    return true;
+}
+
+/// Calls the device, and tells what has come of it.
 std::int64_t types::hca::serve_device()
 {
-    std::int64_t due_ns = port_support::event_thread::never;
+    if (leaves_device())
+        return osd::now_ns() + pause_ns;
+    std::int64_t due_ns = 0;
     {
         osd::lock_guard hold(library);
-        sleeping = false;
-        const bool pauses = std::exchange(polled, false) && armed == 0;
-        const bool taken = !pauses && take_events();
-        if (!taken)
-            flush_acknowledgements();
-        const std::int64_t now = osd::now_ns();
-        const std::int64_t overdue_ns =
-            std::min(lose_overdue(*this, now), repeat_offers(*this, now));
-        sleeping =
-            !pauses && !taken && ready.empty() && device->descriptor() >= 0 && device->may_sleep();
-        watch(*this, !pauses);
-        const std::int64_t longest = armed != 0 ? awaited_pause_ns
-                                     : pauses   ? polled_pause_ns
-                                                : longest_pause_ns;
-        pause_ns = sleeping || taken ? shortest_pause_ns
-                                     : std::clamp(2 * pause_ns, shortest_pause_ns, longest);
-        if (!sleeping)
-            due_ns = taken ? 0 : now + pause_ns;
-        due_ns = std::min(due_ns, overdue_ns);
+        due_ns = look_at_device();
     }
-    report(*this);
+    while (has_news.exchange(false))
+        report(*this);
     return due_ns;
 }
 
