@@ -139,6 +139,21 @@ TEST_CASE("a burst of polls now and then is not believed")
     }
 }
 
+TEST_CASE("who polls all the time is believed also when others have its processor meanwhile")
+{
+    attendance consumers;
+    constexpr int turns = 100; // within the longest pause: one with the processor, three without
+    bool attended = false;
+    for (int i = 0; i < 3 * turns; ++i)
+        attended = consumers.note(i % 4 == 0 ? 10 : 0, false, true,
+                                  i * (attendance::longest_pause_ns / turns));
+    CHECK(attended);
+    SUBCASE("until it does not")
+    {
+        CHECK(!attends_after(consumers, 4, 0, true, 5 * attendance::longest_pause_ns));
+    }
+}
+
 TEST_CASE("who left packets waiting has to show more the next time, until it does not")
 {
     attendance consumers;

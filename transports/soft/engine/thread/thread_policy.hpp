@@ -71,7 +71,8 @@ private:
 
 /// Consumers attend to a socket when they poll all the time, or sleep on it; not when they poll now
 /// and then and spin on memory otherwise. The required evidence doubles each time that they have
-/// left packets waiting, and halves while they do not.
+/// left packets waiting, and halves while they do not. Consumers that poll often keep it when the
+/// thread finds packets: others had the processor at that moment.
 class attendance {
 public:
     /// What happened since the last time: the number of polls; whether a consumer slept on the
@@ -79,6 +80,7 @@ public:
     /// consumers attend.
     bool note(std::uint32_t polls, bool met, bool found, std::int64_t now)
     {
+        measure(polls, now);
         if (polls != 0)
             polled_ns_ = now;
         if (shown_ >= needed_ && polls != 0)
@@ -87,7 +89,7 @@ public:
             shown_ = std::min(shown_ + least, most);
         else if (polls >= dense || (polls != 0 && !found))
             shown_ = std::min(shown_ + 1, most);
-        else if (found || now - polled_ns_ >= longest_pause_ns)
+        else if ((found && !often_) || now - polled_ns_ >= longest_pause_ns)
             shown_ = 0;
         return shown_ >= needed_;
     }
@@ -99,14 +101,28 @@ public:
     }
 
     static constexpr std::int64_t longest_pause_ns = 1'000'000;
+    static constexpr std::uint32_t often = 32; ///< polls within the longest pause
 
 private:
+    void measure(std::uint32_t polls, std::int64_t now)
+    {
+        measured_ += polls;
+        if (now - since_ns_ < longest_pause_ns)
+            return;
+        often_ = measured_ >= (now - since_ns_) / longest_pause_ns * often;
+        measured_ = 0;
+        since_ns_ = now;
+    }
+
     static constexpr std::uint32_t dense = 4;
     static constexpr std::uint32_t least = 4;
     static constexpr std::uint32_t most = 256;
     std::int64_t polled_ns_ = 0;
     std::uint32_t shown_ = 0; ///< evidence; times in a row
     std::uint32_t needed_ = least;
+    std::int64_t since_ns_ = 0;
+    std::int64_t measured_ = 0; ///< polls since then
+    bool often_ = false;        ///< consumers poll all the time, when they have a processor
 };
 
 } // namespace soft_hca
