@@ -163,9 +163,26 @@ DAT_RETURN evd::dequeuing::marked(evd &e, DAT_EVENT &event)
 
 DAT_RETURN evd::dequeuing::pending(evd &e, DAT_EVENT &event)
 {
-    const bool taken = e.take(event);
+    return e.take(event) ? taken(e) : empty(e);
+}
+
+/// Other threads may dequeue during the yield. One that does so when it ends draws the conclusions
+/// of its own.
+DAT_RETURN evd::dequeuing::crowded(evd &e)
+{
+    const std::int64_t now = osd::now_ns();
+    const bool yields = e.pause_.begin(now);
+    e.begin_reference();
     e.claim_.give_up();
-    return taken ? DAT_SUCCESS : DAT_QUEUE_EMPTY;
+    if (yields) {
+        const std::int64_t ended = osd::poll_pause::yield();
+        if (e.claim_.try_take()) {
+            e.pause_.learn(now, ended);
+            e.claim_.give_up();
+        }
+    }
+    e.end_reference();
+    return DAT_QUEUE_EMPTY;
 }
 
 DAT_RETURN evd::dequeuing::idle(evd &e, DAT_EVENT &event)
@@ -185,9 +202,7 @@ DAT_RETURN evd::dequeuing::other(evd &e, DAT_EVENT &event)
 
 DAT_RETURN evd::dequeuing::unusual(evd &e, const completion &done, DAT_EVENT &event)
 {
-    const bool taken = e.convert(done, event) || e.take_completion(event);
-    e.claim_.give_up();
-    return taken ? DAT_SUCCESS : DAT_QUEUE_EMPTY;
+    return e.convert(done, event) || e.take_completion(event) ? taken(e) : empty(e);
 }
 
 DAT_RETURN evd::dequeuing::unusual(evd &e, work_request *done, DAT_UINT32 length, DAT_EVENT &event)

@@ -167,7 +167,7 @@ OSD_ALWAYS_INLINE typename Caller::answer evd::take_plain(DAT_EVENT &event)
 ///      │                                  └─ pending ── take
 ///   take_plain
 ///      ├── taken: SUCCESS
-///      ├── empty: QUEUE_EMPTY
+///      ├── empty: QUEUE_EMPTY, now and then after a pause
 ///      ├── idle ─── completion_progress → empty: QUEUE_EMPTY
 ///      │               ↓
 ///      ├── other ── completion_poll ────→ empty: QUEUE_EMPTY
@@ -191,9 +191,12 @@ struct evd::dequeuing {
     }
     static OSD_ALWAYS_INLINE answer empty(evd &e)
     {
+        if (e.pause_.is_due()) [[unlikely]]
+            return crowded(e);
         e.claim_.give_up();
         return DAT_QUEUE_EMPTY;
     }
+    static answer crowded(evd &e) OSD_COLD;
     static answer contended(evd &e, DAT_EVENT &event) OSD_COLD;
     static answer marked(evd &e, DAT_EVENT &event) OSD_NOINLINE;
     static answer pending(evd &e, DAT_EVENT &event) OSD_COLD;

@@ -32,6 +32,7 @@
 #include "event_ring.hpp"
 #include "notification.hpp"
 #include "object.hpp"
+#include "osd_poll_pause.hpp"
 #include "posted_ring.hpp"
 
 #include <utility>
@@ -182,6 +183,7 @@ protected:
     // What the hot path reads comes first.
     consumer_claim claim_;
     event_word<> state_;
+    osd::poll_pause pause_;
     std::atomic<work_queue *> orphans_{nullptr};
     transport::cq cq_;
 

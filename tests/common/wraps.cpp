@@ -46,6 +46,7 @@ bool allocation_failed()
 extern "C" {
 
 int __real_pthread_mutex_lock(pthread_mutex_t *mutex);
+int __real_sched_yield();
 void *__real_malloc(std::size_t size);
 void *__real_aligned_alloc(std::size_t alignment, std::size_t size);
 void *__real__Znwm(std::size_t size);
@@ -56,6 +57,7 @@ void *__real__ZnwmSt11align_val_tRKSt9nothrow_t(std::size_t size, std::align_val
                                                 const std::nothrow_t &tag);
 
 int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex);
+int __wrap_sched_yield();
 void *__wrap_malloc(std::size_t size);
 void *__wrap_aligned_alloc(std::size_t alignment, std::size_t size);
 void *__wrap__Znwm(std::size_t size);
@@ -69,6 +71,12 @@ int __wrap_pthread_mutex_lock(pthread_mutex_t *mutex)
 {
     ++counted.mutex_locks;
     return __real_pthread_mutex_lock(mutex);
+}
+
+int __wrap_sched_yield()
+{
+    ++counted.yields;
+    return __real_sched_yield();
 }
 
 void *__wrap_malloc(std::size_t size)

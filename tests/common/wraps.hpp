@@ -8,6 +8,7 @@ namespace wraps {
 struct counts {
     unsigned long mutex_locks = 0;
     unsigned long allocations = 0;
+    unsigned long yields = 0;
 };
 counts of_this_thread();
 
