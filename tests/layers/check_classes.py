@@ -19,6 +19,7 @@ compiled in the same way are read as one translation unit, so that headers are p
 
 import argparse
 import collections
+import contextlib
 import dataclasses
 import json
 import os
@@ -167,7 +168,7 @@ def parse(index: cindex.Index, command: Command, sources: list[str]) -> cindex.T
 
 def key_of(cursor: cindex.Cursor) -> str:
     where = cursor.location
-    return f"{os.path.normpath(where.file.name)}:{where.line}:{where.column}"
+    return f"{os.path.abspath(where.file.name)}:{where.line}:{where.column}"
 
 
 def template_of(named: cindex.Cursor) -> cindex.Cursor | None:
@@ -226,7 +227,7 @@ def find_classes(cursor: cindex.Cursor, root: str, classes: dict[str, Class]) ->
         if child.kind not in CLASSES and child.kind not in BLOCKS:
             continue
         place = child.location.file
-        path = os.path.normpath(place.name) if place is not None else "/"
+        path = os.path.abspath(place.name) if place is not None else "/"
         if room_of(path, root) not in ROOMS:
             continue
         if child.kind in BLOCKS:
@@ -274,8 +275,9 @@ def classes_of(build: pathlib.Path, root: str) -> dict[str, Class]:
         raise CannotParse(f"{build}/compile_commands.json has no source of {root}")
     index = cindex.Index.create()
     classes: dict[str, Class] = {}
-    for command, sources in units_of(ways):
-        find_classes(parse(index, command, sources).cursor, root, classes)
+    with contextlib.chdir(build):  # names of headers are relative to it, or absolute
+        for command, sources in units_of(ways):
+            find_classes(parse(index, command, sources).cursor, root, classes)
     join_parts(classes)
     return classes
 
