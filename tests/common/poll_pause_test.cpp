@@ -22,9 +22,10 @@ struct poller {
     /// Polls until a pause is due; returns how often that was.
     std::uint32_t polls()
     {
-        for (std::uint32_t n = 1;; ++n)
-            if (pause.is_due())
-                return n;
+        std::uint32_t n = 1;
+        while (n <= poll_pause::most_polls && !pause.is_due())
+            ++n;
+        return n;
     }
     /// Whether it yields in the pause that is due.
     bool yields(std::int64_t took)

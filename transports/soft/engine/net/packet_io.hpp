@@ -176,4 +176,15 @@ public:
     virtual std::int64_t due_ns() const { return INT64_MAX; }
 };
 
+/// Places bytes on networks that cannot check: the process gets a fault where the memory is not
+/// mapped.
+inline bool packet_io::place(std::uint8_t *to, const std::uint8_t *from, std::size_t size,
+                             bool last_last)
+{
+    std::memcpy(to, from, last_last ? size - 1 : size);
+    if (last_last)
+        __atomic_store_n(to + size - 1, from[size - 1], __ATOMIC_RELEASE);
+    return true;
+}
+
 } // namespace soft_hca
