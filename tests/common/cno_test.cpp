@@ -430,26 +430,23 @@ TEST_CASE("while one waiter sleeps, CQs stay armed behind another that looks" *
 {
     consumer c;
     told_before t(c.make_cno(), c);
-    // A sleep may end early, and the sleeper look itself.
-    bool looked = false;
-    for (int round = 0; round < 100 && !looked; ++round) {
-        std::thread sleeper([&] { CHECK_EQ(t.wait(DAT_TIMEOUT_INFINITE), DAT_SUCCESS); });
-        while (!from_handle<adapter>(c.ia)->cno_sleeper)
-            std::this_thread::yield();
-        t.armed() = false; // its callback is on the way
-        t.complete();
-        DAT_EVD_HANDLE by = DAT_HANDLE_NULL;
-        looked = c.v.cno_trigger_func(t.cno, &by) == DAT_SUCCESS;
-        CHECK_EQ(c.drain(t.dto).size(), 1);
-        if (looked) {
-            dapl_evd_dto_callback(*from_handle<evd>(t.dto));
-            while (!t.armed()) // by a sleeper that was about to look, when it sleeps again
-                std::this_thread::yield();
-            t.complete();
-        }
-        sleeper.join();
-    }
-    CHECK(looked);
+    std::atomic<bool> woken{false};
+    std::thread sleeper([&] {
+        CHECK_EQ(t.wait(DAT_TIMEOUT_INFINITE), DAT_SUCCESS);
+        woken = true;
+    });
+    while (!from_handle<adapter>(c.ia)->cno_sleeper)
+        std::this_thread::yield();
+    t.armed() = false; // its callback is on the way
+    t.complete();
+    DAT_EVD_HANDLE by = DAT_HANDLE_NULL;
+    CHECK_EQ(c.v.cno_trigger_func(t.cno, &by), DAT_SUCCESS);
+    CHECK_EQ(c.drain(t.dto).size(), 1);
+    CHECK_FALSE(woken);
+    dapl_evd_dto_callback(*from_handle<evd>(t.dto));
+    CHECK(t.armed());
+    t.complete();
+    sleeper.join();
 }
 
 TEST_CASE("who sets an agent has the CQs armed, or the agent called at once" *
