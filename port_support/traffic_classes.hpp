@@ -19,7 +19,7 @@ struct traffic_classes {
     std::uint32_t premium = 0xb8;         ///< EF
 
     /// The class of a quality other than best effort.
-    std::uint32_t of(DAT_QOS quality) const
+    std::uint32_t class_of(DAT_QOS quality) const
     {
         return quality == DAT_QOS_HIGH_THROUGHPUT ? high_throughput
                : quality == DAT_QOS_LOW_LATENCY   ? low_latency
@@ -29,14 +29,14 @@ struct traffic_classes {
     /// A quality that has this class; best effort if there is none.
     DAT_QOS quality_of(std::uint32_t tos) const
     {
-        for (DAT_QOS each : {DAT_QOS_HIGH_THROUGHPUT, DAT_QOS_LOW_LATENCY, DAT_QOS_ECONOMY,
-                             DAT_QOS_PREMIUM})
-            if (tos != 0 && (of(each) & 0xfc) == (tos & 0xfc))
+        for (DAT_QOS each :
+             {DAT_QOS_HIGH_THROUGHPUT, DAT_QOS_LOW_LATENCY, DAT_QOS_ECONOMY, DAT_QOS_PREMIUM})
+            if (tos != 0 && (class_of(each) & 0xfc) == (tos & 0xfc))
                 return each;
         return DAT_QOS_BEST_EFFORT;
     }
     /// All but best effort, as bits.
-    static constexpr auto all = static_cast<DAT_QOS>(
+    static constexpr auto all_qualities = static_cast<DAT_QOS>(
         DAT_QOS_HIGH_THROUGHPUT | DAT_QOS_LOW_LATENCY | DAT_QOS_ECONOMY | DAT_QOS_PREMIUM);
 };
 

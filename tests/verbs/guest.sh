@@ -249,7 +249,7 @@ instructions() {
 import json, sys
 most = dict.fromkeys(("post_rdma_write", "post_send", "post_recv", "dequeue", "dequeue_empty",
                       "wait_ready"), 0.40)  # of those of OFED's provider
-most["dequeue_empty"] = 0.43  # which counts no empty polls
+most["dequeue_empty"] = 0.43  # OFED's provider does not count empty polls
 if sys.argv[1] == "siw0":  # SIGPIPE is blocked around the first two, and the rest put in order
     most |= {"post_rdma_write": 1.0, "post_send": 1.0, "dequeue": 0.70, "dequeue_empty": 0.75,
              "wait_ready": 0.50}

@@ -159,7 +159,7 @@ status transport::dapls_ib_connect(qp &q, const connect_params &params)
     if (params.data.size > soft_hca::max_private_data)
         return invalid_parameter(5);
     if (params.qos != DAT_QOS_BEST_EFFORT)
-        to.set_traffic_class(q.parent->params.of(params.qos));
+        to.set_traffic_class(q.parent->params.class_of(params.qos));
     switch (q.pair.connect(to, params.qualifier, params.data.bytes, params.data.size)) {
     case soft_hca::queue_pair::start::begun:
         return success;

@@ -232,7 +232,7 @@ void transport::dapls_ib_query_hca(const hca &h, hca_attr &attr)
     attr.atomics = true;
     attr.solicited_wait = true;
     if (soft_hca::sets_traffic_classes())
-        attr.qos = adapter_params::all;
+        attr.qos = adapter_params::all_qualities;
     attr.named_attrs = h.named_attrs;
     attr.num_named_attrs = h.num_named_attrs;
 }

@@ -145,7 +145,7 @@ int resolve_route(hca &device, connection &c)
 int set_class(const hca &device, const qp &q, const connection &c)
 {
     const bool asked = q.qos != DAT_QOS_BEST_EFFORT;
-    auto tos = static_cast<std::uint8_t>(asked ? device.params.of(q.qos)
+    auto tos = static_cast<std::uint8_t>(asked ? device.params.class_of(q.qos)
                                                : device.params.type_of_service);
     if (tos == 0)
         return 0;

@@ -304,7 +304,7 @@ void transport::dapls_ib_query_hca(const hca &device, hca_attr &attr)
     attr.solicited_wait = has_solicited(device);
     attr.ep_windows = attr.send_invalidate = device.peer_windows;
     if (!device.siw) // whose kernel leaves it aside
-        attr.qos = adapter_params::all;
+        attr.qos = adapter_params::all_qualities;
     attr.max_mr_size = limits.max_mr_size;
     attr.max_message_size = std::min<DAT_UINT32>(device.port_limits.max_msg_sz, max_transfer);
     attr.max_rdma_size = attr.max_message_size;
