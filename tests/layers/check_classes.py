@@ -33,8 +33,9 @@ DEBIAN_PACKAGES = "/usr/lib/python3/dist-packages"
 SKIPPED = 77
 MOST_FUNCTIONS = 40
 MOST_MEMBERS = 45
-ROOMS = ("am", "common", "conformance", "contract", "dat", "osd", "port_support", "tools",
+ROOMS = ("am", "bench", "common", "conformance", "contract", "dat", "osd", "port_support", "tools",
          "transports")
+MANY_PROGRAMS = ("bench",)  # each is read for itself, as they define the same names
 EXCEPTED = {"transport", "dapls_ib"}
 KEPT_APART = {
     "event_queue": "claim, storage and counting, which event_order and cq_notifier use as well",
@@ -87,6 +88,7 @@ class Command:
     """How sources of one kind are compiled, without their names."""
     folder: str
     arguments: tuple[str, ...]
+    program: str = ""  # the program whose sources are read for themselves
 
 
 class CannotParse(Exception):
@@ -132,7 +134,9 @@ def read_commands(build: pathlib.Path, root: str) -> dict[str, set[Command]]:
         words = entry.get("arguments") or shlex.split(entry["command"])
         for source in sources:
             if room_of(source, root) in ROOMS:
-                ways[source].add(Command(entry["directory"], without_source(words)))
+                alone = room_of(source, root) in MANY_PROGRAMS
+                program = os.path.dirname(entry["output"]) if alone else ""
+                ways[source].add(Command(entry["directory"], without_source(words), program))
     return ways
 
 
@@ -145,7 +149,8 @@ def units_of(ways: dict[str, set[Command]]) -> list[tuple[Command, list[str]]]:
         for source in (each for each in ways if each in rest):
             for command in ways[source]:
                 sources_of[command].append(source)
-        command = max(sources_of, key=lambda each: (len(sources_of[each]), each.arguments))
+        command = max(sources_of, key=lambda each: (len(sources_of[each]), each.arguments,
+                                                                each.program))
         units.append((command, sources_of[command]))
         rest -= set(sources_of[command])
     return units
