@@ -218,7 +218,8 @@ struct hca_attr {
     /// [qos] The bits of DAT_QOS that connections to this device may have, besides best effort.
     DAT_QOS qos = DAT_QOS_BEST_EFFORT;
     /// Shown as provider_specific_attr. Programs look here for DAT_IB_IMMED_DATA,
-    /// DAT_IB_FETCH_AND_ADD and DAT_IB_CMP_AND_SWAP, "TRUE" or "FALSE", before they use them.
+    /// DAT_IB_FETCH_AND_ADD and DAT_IB_CMP_AND_SWAP, "TRUE" or "FALSE", before they use them, and
+    /// for DAPL_AGREED_READS: whether qp_query tells the RDMA reads that both sides agreed on.
     const DAT_NAMED_ATTR *named_attrs = nullptr;
     DAT_COUNT num_named_attrs = 0;
 

@@ -14,6 +14,7 @@ struct common_attributes {
     const char *port = "1";
     bool port_active = true;
     bool rdma_read = true;
+    bool agreed_reads = false; ///< [qp_query] it tells the RDMA reads that both sides agreed on
 };
 
 /// Member of a port's hca.

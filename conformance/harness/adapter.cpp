@@ -4,6 +4,7 @@
 #include "harness/judge.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 namespace conformance {
@@ -50,6 +51,16 @@ DAT_SOCK_ADDR *adapter::address() const
 void adapter::query()
 {
     MUST(dat_ia_query(handle, nullptr, DAT_IA_FIELD_ALL, &attr, DAT_PROVIDER_FIELD_ALL, &provider));
+}
+
+bool offers(const DAT_PROVIDER_ATTR &provider, const char *attribute)
+{
+    const DAT_NAMED_ATTR *const all = provider.provider_specific_attr;
+    return std::any_of(all, all + provider.num_provider_specific_attr,
+                       [&](const DAT_NAMED_ATTR &each) {
+                           return std::strcmp(each.name, attribute) == 0 &&
+                                  std::strcmp(each.value, "TRUE") == 0;
+                       });
 }
 
 DAT_RETURN list_registry(std::vector<DAT_PROVIDER_INFO> &entries)

@@ -37,6 +37,8 @@ private:
     void query();
 };
 
+/// Whether a provider says TRUE of a named attribute.
+bool offers(const DAT_PROVIDER_ATTR &provider, const char *attribute);
 /// The lines of the registry; none if the call fails.
 DAT_RETURN list_registry(std::vector<DAT_PROVIDER_INFO> &entries);
 /// Another adapter of the registry that opens here: of another vendor, else of another name; null

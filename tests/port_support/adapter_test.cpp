@@ -158,6 +158,7 @@ TEST_SUITE("adapter")
         CHECK(value_of(attr, "DAT_IB_PORT_STATUS") == "PORT_ACTIVE");
         CHECK(value_of(attr, "DAT_IB_IMMED_DATA") == "TRUE");
         CHECK(value_of(attr, "DAT_IB_FETCH_AND_ADD") == "FALSE");
+        CHECK(value_of(attr, "DAPL_AGREED_READS") == "FALSE");
         CHECK(value_of(attr, "X") == "y");
     }
 }

@@ -161,6 +161,7 @@ void name_attributes(types::hca &h)
     add_attr(h, "DAT_IB_IMMED_DATA", port_features.immediate_data ? "TRUE" : "FALSE");
     add_attr(h, "DAT_IB_FETCH_AND_ADD", port_features.atomics ? "TRUE" : "FALSE");
     add_attr(h, "DAT_IB_CMP_AND_SWAP", port_features.atomics ? "TRUE" : "FALSE");
+    add_attr(h, "DAPL_AGREED_READS", port_features.qp_query ? "TRUE" : "FALSE");
     add_attr(h, "SOFT_DIRECT_ACCESS", h.direct);
     add_attr(h, "SOFT_SEALED", h.params.key_file[0] != '\0' ? "TRUE" : "FALSE");
 }

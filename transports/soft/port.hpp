@@ -47,7 +47,7 @@ struct types {
         soft_hca::interface_info interface;
         char datagram[16] = {};
         char direct[96] = {};
-        DAT_NAMED_ATTR named_attrs[12] = {};
+        DAT_NAMED_ATTR named_attrs[13] = {};
         DAT_COUNT num_named_attrs = 0;
         long process = 0; ///< that opened it; in a forked child everything is left alone
 

@@ -222,7 +222,8 @@ void name_attributes(hca &device)
                       .mtu = device.mtu,
                       .port = device.port,
                       .port_active = device.port_limits.state == IBV_PORT_ACTIVE,
-                      .rdma_read = device.limits.max_qp_rd_atom > 0},
+                      .rdma_read = device.limits.max_qp_rd_atom > 0,
+                      .agreed_reads = port_features.qp_query && !device.iwarp},
                      can);
 }
 

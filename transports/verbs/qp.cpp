@@ -441,7 +441,7 @@ status transport::dapls_ib_post_extended(qp &q, wr &w, const extended_request &w
     return post_request(q, w, request);
 }
 
-/// An iWARP device has no limit on reads of its own: the kernel keeps to what the connection asks.
+/// Of RDMA reads an iWARP device tells nothing: the kernel keeps to what the connection asks.
 void transport::dapls_ib_qp_query(qp &q, qp_attr &out)
 {
     osd::lock_guard hold(q.lock);
