@@ -31,14 +31,7 @@ class TwoHosts:
     def __enter__(self) -> "TwoHosts":
         try:
             self._holders = [_hold_namespace(), _hold_namespace()]
-            if self._narrow is None:
-                join(self.server, self.client, INTERFACE)
-            else:
-                self._join_by_bridge(self._narrow)
-            for host, address in ((self.server, SERVER_ADDRESS), (self.client, CLIENT_ADDRESS)):
-                run(host, "ip", "address", "add", f"{address}/24", "dev", INTERFACE)
-                for interface in ("lo", INTERFACE):
-                    run(host, "ip", "link", "set", interface, "up")
+            self.lay_cable()
         except BaseException:
             self.__exit__()
             raise
@@ -49,6 +42,17 @@ class TwoHosts:
             holder.kill()
             holder.communicate()
         self._conf.close()
+
+    def lay_cable(self) -> None:
+        """Joins the hosts, at first or after an interface was deleted."""
+        if self._narrow is None:
+            join(self.server, self.client, INTERFACE)
+        else:
+            self._join_by_bridge(self._narrow)
+        for host, address in ((self.server, SERVER_ADDRESS), (self.client, CLIENT_ADDRESS)):
+            run(host, "ip", "address", "add", f"{address}/24", "dev", INTERFACE)
+            for interface in ("lo", INTERFACE):
+                run(host, "ip", "link", "set", interface, "up")
 
     def _join_by_bridge(self, mtu: int) -> None:
         self._holders.append(_hold_namespace())

@@ -97,15 +97,40 @@ void on_trouble(soft_hca::key_trouble what, const soft_hca::net_address &peer)
                  : "a packet is not sealed with our key: the peer has another key, or none");
 }
 
+void on_gone(void *owner)
+{
+    auto &h = *static_cast<types::hca *>(owner);
+    dapl_log(DAPL_DBG_TYPE_ERR, "%s: the interface was removed: all connections end",
+             h.interface.name);
+    h.device.fail();
+    dapl_evd_un_async_error_callback(*h.owner);
+}
+
 } // namespace
 
 const soft_hca::upcalls upcall_table{on_completion, on_overflow, on_connection,
                                      log_end,       on_request,  on_limit,
-                                     on_watermark,  on_path,     on_trouble};
+                                     on_watermark,  on_path,     on_trouble,
+                                     on_gone};
 
 // ------------------------------------------------------------------------------------ operations
 
 namespace {
+
+/// What a call to begin a connection answers.
+status answer_of(soft_hca::queue_pair::start how)
+{
+    switch (how) {
+    case soft_hca::queue_pair::start::begun:
+        return success;
+    case soft_hca::queue_pair::start::no_memory:
+        return out_of_memory;
+    case soft_hca::queue_pair::start::no_device:
+    case soft_hca::queue_pair::start::wrong_state:
+        break;
+    }
+    return status::error(DAT_INTERNAL_ERROR);
+}
 
 status listen_error(const types::hca &h, DAT_CONN_QUAL qualifier, int error)
 {
@@ -160,31 +185,17 @@ status transport::dapls_ib_connect(qp &q, const connect_params &params)
         return invalid_parameter(5);
     if (params.qos != DAT_QOS_BEST_EFFORT)
         to.set_traffic_class(q.parent->params.class_of(params.qos));
-    switch (q.pair.connect(to, params.qualifier, params.data.bytes, params.data.size)) {
-    case soft_hca::queue_pair::start::begun:
-        return success;
-    case soft_hca::queue_pair::start::no_memory:
-        return out_of_memory;
-    case soft_hca::queue_pair::start::wrong_state:
-        break;
-    }
-    return status::error(DAT_INTERNAL_ERROR);
+    return answer_of(q.pair.connect(to, params.qualifier, params.data.bytes, params.data.size));
 }
 
 status transport::dapls_ib_accept_connection(cr &request, qp &q, const private_data &data)
 {
     if (data.size > soft_hca::max_private_data)
         return invalid_parameter(3);
-    switch (q.pair.accept(*request.request, data.bytes, data.size)) {
-    case soft_hca::queue_pair::start::begun:
+    const status answer = answer_of(q.pair.accept(*request.request, data.bytes, data.size));
+    if (answer.ok())
         request.request = nullptr;
-        return success;
-    case soft_hca::queue_pair::start::no_memory:
-        return out_of_memory;
-    case soft_hca::queue_pair::start::wrong_state:
-        break;
-    }
-    return status::error(DAT_INTERNAL_ERROR);
+    return answer;
 }
 
 void transport::dapls_ib_reject_connection(cr &request, reject_reason reason,

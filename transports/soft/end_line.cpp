@@ -141,6 +141,9 @@ text cause_of(const connection_end &how)
     case end_cause::access_stuck:
         say("%s", "a direct access of the peer does not end: is it stopped?");
         break;
+    case end_cause::device_failed:
+        say("%s", "the adapter failed");
+        break;
     case end_cause::none:
         say("%s", "closed");
         break;

@@ -56,6 +56,8 @@ soft_hca::settings settings_of(const types::hca &h)
 {
     soft_hca::settings how;
     how.address = h.interface.address;
+    how.watched = h.interface.name;
+    how.owner = const_cast<types::hca *>(&h);
     how.threads = h.params.threads;
     how.waiters_call_back = port_features.evd_wait;
     how.spread_callbacks = own_features.cqeh_domains;

@@ -21,6 +21,7 @@ enum class end_cause : std::uint8_t {
     receive_failed,
     watermark,    ///< the endpoint holds too many receives of its SRQ
     access_stuck, ///< a direct access of the peer does not end
+    device_failed,
 };
 
 struct connection_end {

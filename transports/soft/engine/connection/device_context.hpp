@@ -8,11 +8,13 @@
 #include "interface/upcalls.hpp"
 #include "memory/memory_table.hpp"
 #include "memory/memory_windows.hpp"
+#include "net/interface_watch.hpp"
 #include "seal/seal.hpp"
 #include "thread/callback_waiter.hpp"
 #include "window/early_packets.hpp"
 #include "window/window_reserve.hpp"
 
+#include <atomic>
 #include <memory>
 
 namespace soft_hca {
@@ -25,6 +27,8 @@ public:
     const soft_hca::upcalls &upcalls() const { return upcalls_; }
     /// Size of the largest datagram that is sent and received.
     std::uint32_t datagram() const { return datagram_; }
+    /// It has failed: nothing begins any more, and what has begun ends.
+    bool failed() const { return failed_.load(); }
 
     std::unique_ptr<seal_device> seals; ///< null on a device without a key
     memory_table memory;
@@ -34,11 +38,13 @@ public:
     connections listening;
     direct_access direct;
     callback_waiter waiter;
+    interface_watch below; ///< the interface that it sends through
 
 protected:
     soft_hca::settings settings_;
     soft_hca::upcalls upcalls_{};
     std::uint32_t datagram_ = 0;
+    std::atomic<bool> failed_{false};
 };
 
 } // namespace soft_hca

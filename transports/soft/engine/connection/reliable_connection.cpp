@@ -37,6 +37,16 @@ void count_close(pair_counts &counted, fault why)
                                                      : counted.failed_at_peer);
 }
 
+/// Whether a packet is not of the connection with this peer. Only the peer knows our tag, and
+/// numbers far from the expected one are not the peer's either.
+bool is_stray(const packet &p, const peer_path &path, std::uint32_t expected)
+{
+    constexpr std::int32_t farthest = 4 * receive_window::capacity;
+    const std::int32_t ahead = distance(expected, p.base.psn);
+    return !path.names_us(p.base) || !path.is_from_peer(p.base) || ahead > farthest ||
+           ahead < -farthest;
+}
+
 /// Notes a failure. A cause that was noted before is more exact, and stays.
 void note_failure(end_record &ending, const pair_failure &failure)
 {
@@ -53,6 +63,8 @@ void note_failure(end_record &ending, const pair_failure &failure)
 reliable_connection::start reliable_connection::prepare(std::uint64_t qualifier, const void *data,
                                                         std::size_t size)
 {
+    if (pair_->device->failed())
+        return start::no_device;
     if (!state_.is(state::idle))
         return start::wrong_state;
     const bool sealed = pair_->device->settings().sealed();
@@ -199,16 +211,6 @@ void reliable_connection::on_reject(const packet &p)
 
 // ------------------------------------------------------------------------------------- receiving
 
-/// Whether a packet is not of this connection. Only the peer knows our tag, and numbers far away
-/// are not the peer's either.
-bool reliable_connection::is_stray(const packet &p) const
-{
-    constexpr std::int32_t farthest = 4 * receive_window::capacity;
-    const std::int32_t ahead = distance(rx_.next_psn(), p.base.psn);
-    return !path_.names_us(p.base) || !path_.is_from_peer(p.base) || ahead > farthest ||
-           ahead < -farthest;
-}
-
 void reliable_connection::receive(const packet &p, const net_address &from,
                                   const std::uint8_t *bytes, std::size_t size, std::int64_t now)
 {
@@ -221,7 +223,7 @@ void reliable_connection::receive(const packet &p, const net_address &from,
         return on_reject(p);
     if (from_peer && p.base.kind == packet_kind::retry && path_.names_us(p.base))
         return on_retry(p, now);
-    const bool stray = is_stray(p);
+    const bool stray = is_stray(p, path_, rx_.next_psn());
     if (!from_peer || stray) {
         ++pair_->record.counts.dropped;
         if (!stray && connected())
@@ -233,6 +235,8 @@ void reliable_connection::receive(const packet &p, const net_address &from,
         return on_close(p, now);
     if (p.base.kind == packet_kind::close_ack)
         return state_.end_close();
+    if (pair_->device->failed())
+        return;
     if (state_.is(state::dead) && p.base.kind != packet_kind::ack)
         return send_close(now); // the peer has not received any close
     if (state_.is(state::accepting)) {
@@ -369,6 +373,32 @@ void reliable_connection::abandon()
         update_due();
     }
     pair_->events.cancel();
+}
+
+void reliable_connection::lose_device()
+{
+    state_.end_close(); // nothing can be sent
+    switch (state_.now_in()) {
+    case state::idle:
+        enter_dead();
+        break;
+    case state::connecting:
+        die(connection_event::unreachable);
+        break;
+    case state::accepting:
+        die(connection_event::accept_failed);
+        break;
+    case state::live:
+        pair_->record.ending.note(end_cause::device_failed);
+        die(connection_event::broken);
+        break;
+    case state::draining:
+        die(connection_event::disconnected);
+        break;
+    case state::dead:
+        break;
+    }
+    update_due();
 }
 
 void reliable_connection::keep_watermarks()

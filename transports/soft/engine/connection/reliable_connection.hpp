@@ -22,7 +22,7 @@ namespace soft_hca {
 class reliable_connection {
 public:
     using state = connection_state::state;
-    enum class start : std::uint8_t { begun, no_memory, wrong_state };
+    enum class start : std::uint8_t { begun, no_memory, wrong_state, no_device };
 
     explicit reliable_connection(pair_context &pair) : pair_(&pair) {}
     reliable_connection(const reliable_connection &) = delete;
@@ -37,6 +37,8 @@ public:
     peer_path &path() { return path_; }
     /// Ends the connection without an event and drops all posted requests and receives.
     void cut();
+    /// The device has failed: ends what has begun, with its event, and sends nothing.
+    void lose_device();
 
     // --- the consumer
 
@@ -90,7 +92,6 @@ private:
                     std::uint8_t version);
     void send_handshake(std::int64_t now);
     void establish();
-    bool is_stray(const packet &p) const;
     void on_retry(const packet &p, std::int64_t now);
     void on_reject(const packet &p);
     void on_close(const packet &p, std::int64_t now);

@@ -34,6 +34,9 @@ int device::open(const soft_hca::settings &settings, const soft_hca::upcalls &up
         return error;
     if (!waiter.open() || !listening.open(settings_, upcalls_, seals.get()))
         return EMFILE;
+    below.open(settings_.watched);
+    if (below.descriptor() >= 0 && !listening.waiting().add(below.descriptor()))
+        below.close();
     if (settings_.direct && settings_.network == nullptr)
         without_direct_ = direct.open(listening.waiting());
     for (std::uint32_t i = 0; i < settings_.threads; ++i) {
@@ -49,9 +52,18 @@ void device::close()
 {
     shards_.reset();
     direct.close();
+    below.close();
     listening.close();
     waiter.close();
     seals.reset();
+}
+
+void device::fail()
+{
+    if (failed_.exchange(true))
+        return;
+    for (std::uint32_t i = 0; i < settings_.threads; ++i)
+        shards_[i].lose_device();
 }
 
 // ---------------------------------------------------------------------------------- its objects
@@ -172,8 +184,7 @@ osd::wait_result device::wait_for_callbacks(osd::deadline until)
 
 // ---------------------------------------------------------------------------------- queue pairs
 
-/// Unchecked, as reset_pair(): no other thread finds the pair until it is added.
-bool device::make_pair(queue_pair &pair, const pair_params &params) OSD_UNCHECKED
+bool device::make_pair(queue_pair &pair, const pair_params &params)
 {
     completion_queue *queue =
         params.receive_queue != nullptr ? params.receive_queue : params.send_queue;
@@ -182,7 +193,20 @@ bool device::make_pair(queue_pair &pair, const pair_params &params) OSD_UNCHECKE
         if (each != nullptr)
             each->serve(nearest.index());
     return pair.open(*this, nearest.context(), params, params.send_queue, params.receive_queue) &&
-           pair.connection().renew() && add(pair);
+           begin(pair);
+}
+
+/// Unchecked: no other thread finds the pair until it is added.
+bool device::begin(queue_pair &pair) OSD_UNCHECKED
+{
+    if (!pair.connection().renew() || !add(pair))
+        return false;
+    if (failed()) { // the device may have failed before the pair was among the others
+        pair.enter();
+        pair.connection().lose_device();
+        pair.leave();
+    }
+    return true;
 }
 
 /// No thread adds completions of a queue pair that is not among those of its shard.
@@ -224,10 +248,10 @@ void device::free_pair(queue_pair &pair)
     detach(pair);
 }
 
-bool device::reset_pair(queue_pair &pair) OSD_UNCHECKED
+bool device::reset_pair(queue_pair &pair)
 {
     free_pair(pair);
-    return pair.connection().renew() && add(pair);
+    return begin(pair);
 }
 
 bool device::make_shared(shared_receives &queue, void *owner, protection_domain &domain,

@@ -27,6 +27,10 @@ public:
     int open(const soft_hca::settings &settings, const soft_hca::upcalls &upcalls);
     /// All its objects were freed before.
     void close();
+    /// Lets the device fail, for good: what has begun ends, posted requests and receives come back
+    /// flushed, no connection begins any more. Objects can be made and freed as before. Any thread
+    /// but in an upcall for a queue pair.
+    void fail();
 
     // Slow operations, from any thread. The memory of an object stays in place until it is freed.
 
@@ -75,6 +79,8 @@ private:
     void cycle_pair_locks();
     /// Puts a queue pair among those of its shard, and of its completion queues.
     bool add(queue_pair &pair);
+    /// A new queue pair, or the old one anew, is added; it is of no use if the device has failed.
+    bool begin(queue_pair &pair);
     void detach(const queue_pair &pair);
     void settle();
     bool has_callbacks();

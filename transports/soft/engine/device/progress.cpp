@@ -443,16 +443,30 @@ void progress_engine::run_timers(std::int64_t now)
         run_slow_timers(now);
 }
 
-void progress_engine::run_slow_timers(std::int64_t now)
+/// Calls `visitor` for the connection of each queue pair, under the lock of that pair.
+template <class Visitor>
+void progress_engine::visit_connections(Visitor &&visitor)
 {
-    slow_due_ns_ = now + slow_tick_ns;
     const std::uint32_t end = pairs_.end();
     for (std::uint32_t slot = 0; slot < end; ++slot)
         if (queue_pair *pair = pairs_.at(slot)) {
             pair->enter();
-            pair->connection().on_slow_timer(now);
+            visitor(pair->connection());
             pair->leave();
         }
+}
+
+void progress_engine::lose_device()
+{
+    lock();
+    visit_connections([](reliable_connection &each) { each.lose_device(); });
+    poll_lock_.unlock();
+}
+
+void progress_engine::run_slow_timers(std::int64_t now)
+{
+    slow_due_ns_ = now + slow_tick_ns;
+    visit_connections([now](reliable_connection &each) { each.on_slow_timer(now); });
     if (listening_ != nullptr)
         listening_->forget_old(now);
 }

@@ -53,6 +53,8 @@ public:
     bool run_once(bool consumers_active, bool socket_ready);
     /// Time at which the next timer expires.
     std::int64_t next_due();
+    /// Ends all connections and attempts of the shard: the device has failed. Any thread.
+    void lose_device();
     bool is_polled();
     /// Waits until each thread that is making progress at the call has left.
     void cycle_lock();
@@ -100,6 +102,8 @@ private:
     bool handle_icmp_errors(std::int64_t now) OSD_REQUIRES(poll_lock_);
     void run_timers(std::int64_t now) OSD_REQUIRES(poll_lock_);
     void run_timer(std::uint32_t slot, std::int64_t now) OSD_REQUIRES(poll_lock_);
+    template <class Visitor>
+    void visit_connections(Visitor &&visitor) OSD_REQUIRES(poll_lock_);
     void run_slow_timers(std::int64_t now) OSD_REQUIRES(poll_lock_);
 
     shard_context &context_;

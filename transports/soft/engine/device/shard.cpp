@@ -121,6 +121,7 @@ void shard::run()
         if (serves_listeners() && sleeper::has(ready, sleeper::listener_source)) {
             device_->listening.serve();
             device_->direct.serve();
+            look_at_interface();
         }
         found = found || received;
         if (delivered || (!active && context_.sleep.spins(received, osd::now_ns()))) {
@@ -131,6 +132,12 @@ void shard::run()
         context_.sleep.judge(found, io().descriptor());
         found = false;
     }
+}
+
+void shard::look_at_interface()
+{
+    if (!device_->failed() && device_->below.is_gone() && device_->upcalls().gone != nullptr)
+        device_->upcalls().gone(device_->settings().owner);
 }
 
 /// A sender that has seen that consumers polled may have put packets into a ring since.

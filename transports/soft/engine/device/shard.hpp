@@ -41,6 +41,7 @@ public:
     void cycle_locks() { pairs_.cycle_locks(); }
     pair_counts counts() { return pairs_.counts(); }
     stray_counts strays() { return progress_.strays(); }
+    void lose_device() { progress_.lose_device(); }
     /// See pair_table. Any thread.
     void *end_receive(std::uint32_t id) { return pairs_.end_receive(id); }
 
@@ -65,6 +66,7 @@ public:
 
 private:
     void run();
+    void look_at_interface();
     std::uint64_t sleep(bool worked);
     bool serves_listeners() const { return context_.index == 0; }
 

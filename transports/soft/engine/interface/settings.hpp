@@ -25,6 +25,8 @@ struct key_settings {
 
 struct settings {
     net_address address;           ///< its port is not used
+    const char *watched = "";      ///< network interface whose removal is told; empty: none
+    void *owner = nullptr;         ///< whom an upcall about the device is for
     std::uint32_t threads = 1;     ///< progress threads, each with a socket
     bool waiters_call_back = true; ///< in place of the shards' threads, while they wait
     /// Spread callbacks of queues over the threads, instead of giving all to the first.

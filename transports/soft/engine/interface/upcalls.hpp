@@ -51,6 +51,9 @@ struct upcalls {
     /// Reports why a connection is not made, for a log; packets of a stranger cause the same
     /// report. It is called with locks of the engine held. May be null.
     void (*trouble)(key_trouble what, const net_address &peer);
+    /// The network interface of the device was removed: settings::watched. It should fail now. By
+    /// the thread of the device that takes requests.
+    void (*gone)(void *device_owner);
 
     void report(key_trouble what, const net_address &peer) const
     {
