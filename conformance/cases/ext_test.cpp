@@ -17,7 +17,7 @@ namespace {
 
 #define NEED_EXTENSION(ia, attribute, what)                                                        \
     do {                                                                                           \
-        if (!offers(ia.provider, attribute))                                                                \
+        if (!offers(ia.provider, attribute))                                                       \
             NOT_CLAIMED(what);                                                                     \
     } while (false)
 #define NEED_IMMEDIATE(ia) NEED_EXTENSION(ia, DAT_IB_ATTR_IMMED_DATA, "immediate data")
@@ -367,7 +367,8 @@ TEST_CASE("EXT-12: a quick query tells the attributes of an adapter that is not 
     CHECK(asked.provider.provider_name == name);
     CHECK(asked.provider.max_private_data_size == ia.provider.max_private_data_size);
     CHECK(asked.provider.num_provider_specific_attr == ia.provider.num_provider_specific_attr);
-    CHECK(offers(asked.provider, DAT_IB_ATTR_IMMED_DATA) == offers(ia.provider, DAT_IB_ATTR_IMMED_DATA));
+    CHECK(offers(asked.provider, DAT_IB_ATTR_IMMED_DATA) ==
+          offers(ia.provider, DAT_IB_ATTR_IMMED_DATA));
     MUST(dat_ib_close_query(asked.handle));
     CHECK(ia.close(DAT_CLOSE_GRACEFUL_FLAG) == DAT_SUCCESS);
 }
