@@ -79,15 +79,24 @@ MAD_CODES = {"leaves-without-proof": 0}
 
 
 class Job:
-    """One run of a program by a launcher."""
+    """One run of a program by a launcher.
+
+    Launchers keep their sessions in TMPDIR, and one that was killed leaves its own behind, which
+    another with that process id takes for its own: each job has a folder to itself.
+    """
 
     def __init__(self, command, limit, env):
         self.mark = uuid.uuid4().hex
         self.limit = limit
+        with tempfile.TemporaryDirectory(prefix="dapl-am-", dir="/tmp",
+                                         ignore_cleanup_errors=True) as sessions:
+            self.run(command, dict(env, TMPDIR=sessions, **{MARK: self.mark}))
+
+    def run(self, command, env):
         started = time.monotonic()
         self.process = subprocess.Popen(
-            command, env=dict(env, **{MARK: self.mark}), stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+            command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, start_new_session=True)
         output = self.wait()
         self.seconds = time.monotonic() - started
         self.output = output.decode(errors="replace")
