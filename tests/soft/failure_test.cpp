@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// A device that fails: what has begun ends by itself, and nothing begins any more.
+// A device that fails: connections and attempts end by themselves, and none begins any more.
 #include "rig.hpp"
 
 #include <doctest/doctest.h>
@@ -51,11 +51,11 @@ TEST_CASE_FIXTURE(fixture, "a connection of a failed device is broken, and all c
 {
     REQUIRE(establish(a, b));
     post_receives(a);
-    b.pair.enter(); // so that nothing is acknowledged
+    b.pair.enter(); // nothing is acknowledged meanwhile
     for (int i = 0; i < posted; ++i)
         REQUIRE(a.write(0, 16, b.buffer.remote(0, 16)));
     here.hca.fail();
-    here.hca.fail(); // once is enough
+    here.hca.fail(); // does nothing
     b.pair.leave();
     CHECK(is(a.next(), connection_event::broken));
     CHECK(!a.next(5ms).has_value());
@@ -64,7 +64,7 @@ TEST_CASE_FIXTURE(fixture, "a connection of a failed device is broken, and all c
     CHECK(how->cause == end_cause::device_failed);
     expect_flushed(a, a.receive_queue, 0, posted);
     expect_flushed(a, a.send_queue, posted, posted);
-    // What is posted later comes back, too.
+    // Later posts come back, too.
     REQUIRE(a.receive(0, 64));
     expect(a.received(), work_status::flushed);
     REQUIRE(a.write(0, 16, b.buffer.remote(0, 16)));

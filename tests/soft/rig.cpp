@@ -71,7 +71,7 @@ void on_trouble(key_trouble what, const net_address &)
 
 std::atomic<int> troubles[2];
 
-const upcalls upcall_table{on_completion, on_overflow,  on_connection, on_ended,  on_request,
+const upcalls upcall_table{on_completion, on_overflow,  on_connection, on_ended,   on_request,
                            on_limit,      on_watermark, on_path,       on_trouble, nullptr};
 
 void inbox::put(const told &what)

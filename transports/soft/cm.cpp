@@ -108,10 +108,9 @@ void on_gone(void *owner)
 
 } // namespace
 
-const soft_hca::upcalls upcall_table{on_completion, on_overflow, on_connection,
-                                     log_end,       on_request,  on_limit,
-                                     on_watermark,  on_path,     on_trouble,
-                                     on_gone};
+const soft_hca::upcalls upcall_table{on_completion, on_overflow, on_connection, log_end,
+                                     on_request,    on_limit,    on_watermark,  on_path,
+                                     on_trouble,    on_gone};
 
 // ------------------------------------------------------------------------------------ operations
 
