@@ -7,9 +7,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <doctest/doctest.h>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
+#include <unistd.h>
 #include <vector>
 
 namespace dapl::verbs {
@@ -457,4 +460,60 @@ TEST_CASE("one vector for all, if that is wanted")
 {
     machine of(8, 3);
     CHECK(of.take(6, 3) == numbers{3, 3, 3});
+}
+
+// --------------------------------------------------------------------------- counters
+
+namespace {
+
+/// The folder of a port, as in sysfs.
+struct port_folder {
+    port_folder()
+    {
+        for (const char *each : {"counters", "hw_counters"})
+            std::filesystem::create_directories(path / each);
+    }
+    ~port_folder() { std::filesystem::remove_all(path); }
+    void write(const char *file, const char *text) const { std::ofstream(path / file) << text; }
+
+    const std::filesystem::path path =
+        std::filesystem::temp_directory_path() / ("port-" + std::to_string(getpid()));
+};
+
+} // namespace
+
+TEST_CASE("counters of a device are those of its driver's files, from when it was opened")
+{
+    const port_folder port;
+    port.write("counters/port_rcv_errors", "7\n");
+    port.write("counters/port_xmit_wait", "123456789012\n");
+    port.write("hw_counters/resp_remote_access_errors", "5\n");
+    port_counters counters;
+    counters.open(port.path.c_str());
+    port.write("counters/port_rcv_errors", "9\n");
+    port.write("counters/port_xmit_wait", "123456789112\n");
+    port.write("hw_counters/resp_remote_access_errors", "6\n");
+    port.write("hw_counters/retry_rnr_exceeded_err", "1\n");
+    device_counters now;
+    counters.read(now);
+    CHECK(now[DCNT_IA_LNK_ERR_RCV] == 2);
+    CHECK(now[DCNT_IA_LNK_WARN_XMT_WAIT] == 100);
+    CHECK(now[DCNT_IA_DIAG_ERR_RQ_RAE] == 1);
+    CHECK(now[DCNT_IA_DIAG_ERR_SQ_RREE] == 1);
+    CHECK(now[DCNT_IA_DIAG_ERR_SQ_RAE] == 0);
+    // Somebody has set the port's counters to 0.
+    port.write("counters/port_rcv_errors", "3\n");
+    now = {};
+    counters.read(now);
+    CHECK(now[DCNT_IA_LNK_ERR_RCV] == 3);
+}
+
+TEST_CASE("a device without such files counts nothing")
+{
+    port_counters counters;
+    counters.open("/no/such/port");
+    device_counters now;
+    counters.read(now);
+    for (int each = device_counters::first; each < DCNT_IA_ALL_COUNTERS; ++each)
+        CHECK(now[each] == 0);
 }

@@ -140,6 +140,14 @@ status open_vectors(hca &device)
     return success;
 }
 
+void begin_counting(hca &device)
+{
+    char folder[sizeof device.name + 64];
+    std::snprintf(folder, sizeof folder, "/sys/class/infiniband/%s/ports/%d", device.name,
+                  device.port_number);
+    device.counters.open(folder);
+}
+
 status open_verbs(hca &device)
 {
     device.verbs = open_by_name(device.name);
@@ -260,6 +268,7 @@ status transport::dapls_ib_open_hca(hca &device, const hca_open_params &params)
         return opened;
     }
     name_attributes(device);
+    begin_counting(device);
     return success;
 }
 
@@ -267,6 +276,11 @@ void transport::dapls_ib_close_hca(hca &device)
 {
     if (!device.foreign())
         close_everything(device);
+}
+
+void transport::dapls_ib_read_counters(hca &device, device_counters &out)
+{
+    device.counters.read(out);
 }
 
 void transport::dapls_ib_query_hca(const hca &device, hca_attr &attr)

@@ -11,6 +11,7 @@
 #pragma once
 
 #include "connection_service.hpp"
+#include "counters.hpp"
 #include "dapl_chain.hpp"
 #include "dapl_spin.hpp"
 #include "dapls_ib.hpp"
@@ -287,6 +288,7 @@ struct hca : connection_service {
     bool read_sink_is_remote = false; ///< the target of a read shall be open to remote writes
     std::size_t max_private_data = 0;
     completion_vectors vectors;
+    port_counters counters;
     bound_windows bound;
     cq spare; ///< stands in for queue pairs that lack a CQ; verbs wants two
 
@@ -453,6 +455,7 @@ struct transport : dapls_ib<vrb::types> {
     static status dapls_ib_open_hca(hca &, const hca_open_params &);
     static void dapls_ib_close_hca(hca &);
     static void dapls_ib_query_hca(const hca &, hca_attr &);
+    static void dapls_ib_read_counters(hca &, device_counters &);
 
     static status dapls_ib_pd_alloc(hca &, pd &);
     static void dapls_ib_pd_free(pd &);
