@@ -22,7 +22,8 @@ ADAPTER = "ofi-lo"
 class Run:
     """One run of the program."""
 
-    def __init__(self, conf: pathlib.Path | None, *arguments: str, **changes: str | None):
+    def __init__(self, conf: pathlib.Path | None, *arguments: str,
+                 within: tuple[str, ...] = (), **changes: str | None):
         environment = {key: value for key, value in os.environ.items()
                        if key not in ("DAT_OVERRIDE", "DAT_CONF", "DAT_DBG_TYPE", "DAPL_DBG_TYPE",
                                       "NO_COLOR")}
@@ -33,7 +34,7 @@ class Run:
                                                             "handle_segv=0"]))
         environment.update(changes)
         began = time.monotonic()
-        process = subprocess.run([OPTIONS.program, *arguments], capture_output=True, text=True,
+        process = subprocess.run([*within, OPTIONS.program, *arguments], capture_output=True, text=True,
                                  env=environment, timeout=100, check=False)
         self.seconds = time.monotonic() - began
         self.status, self.output = process.returncode, process.stdout + process.stderr
@@ -243,6 +244,28 @@ class DoesNotOpen(WithFolder):
         self.reason(run, "absent", "does not open", "its parameters do not name a device",
                     "bring the device up .*network interfaces: .*lo")
 
+    def with_rdma_devices(self, *names: str) -> tuple[str, ...]:
+        """What a command begins with that finds these in sysfs, and may lock 64 KiB."""
+        for name in names:
+            (self.folder / "class" / "infiniband" / name).mkdir(parents=True)
+        within = ("unshare", "--map-root-user", "--mount", "sh", "-c",
+                  'mount --bind "$0" /sys/class && ulimit -l 64 && exec "$@"',
+                  str(self.folder / "class"))
+        made = subprocess.run([*within, "true"], capture_output=True, text=True, check=False)
+        if made.returncode != 0:
+            self.skipTest(f"no mount namespace: {made.stderr.strip()}")
+        return within
+
+    def test_an_rdma_device_that_nobody_gets_to(self) -> None:
+        within = self.with_rdma_devices("open_fails", "sound")
+        if os.path.exists("/dev/infiniband"):
+            self.skipTest("this machine has device nodes")
+        run = Run(self.write(self.provider("shut", "open_fails"), self.provider("whole")), "--json",
+                  within=within)
+        self.reason(run, "shut", "does not open", "there is no device node /dev/infiniband/uverbs",
+                    "load the module ib_uverbs, or show the container these devices")
+        self.assertRegex(run.adapters["whole"]["remark"],
+                         r"64 KiB of memory may be locked \(ulimit -l\)")
 
     def test_equal_failures_share_one_text(self) -> None:
         names = [f"absent{i}" for i in range(12)]

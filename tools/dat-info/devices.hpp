@@ -2,6 +2,8 @@
 // The network interfaces and RDMA devices of this machine.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -17,6 +19,19 @@ struct device {
 };
 
 std::set<std::string> rdma_device_names();
+
+/// What keeps programs of this user from all RDMA devices, and what to do about it; empty if
+/// nothing does.
+struct obstacle {
+    std::string what;
+    std::string advice;
+};
+obstacle obstacle_to_rdma();
+/// Whether RDMA devices of other network namespaces are not seen in this one.
+bool rdma_is_by_namespace();
+/// Bytes of memory that this process may lock; none if there is no limit.
+std::optional<std::uint64_t> lockable_memory();
+
 /// Needs no sysfs, which containers may lack.
 std::set<std::string> interface_names();
 

@@ -35,30 +35,62 @@ std::string seconds_text(double seconds)
 
 // ----------------------------------------------------------------------------------------- devices
 
+/// The words of the parameters that may name a device; none if a line is without.
+std::set<std::string> words_of(const adapter &found)
+{
+    std::set<std::string> all;
+    for (const line *each : found.lines) {
+        std::istringstream words(each->parameters);
+        bool any = false;
+        for (std::string word; words >> word; any = true)
+            all.insert(word.substr(0, word.find(':')));
+        if (!any)
+            return {};
+    }
+    return all;
+}
+
+bool have_one_in_common(const std::set<std::string> &one, const std::set<std::string> &other)
+{
+    return std::ranges::any_of(one,
+                               [&](const std::string &each) { return other.count(each) != 0; });
+}
+
+bool is_on_rdma_device(const adapter &which)
+{
+    return have_one_in_common(words_of(which), rdma_device_names());
+}
+
+/// The device is there, and no program of this user gets to it.
+bool explain_nodes(adapter &found)
+{
+    const obstacle in_the_way = obstacle_to_rdma();
+    if (in_the_way.what.empty())
+        return false;
+    found.reason += "; " + in_the_way.what;
+    found.advice = in_the_way.advice;
+    return true;
+}
+
 /// The parameters of most adapters contain the name of a device or network interface. If none of
 /// the words is one of this machine, the device is missing.
 bool explain_device(adapter &found)
 {
     const std::set<std::string> devices = rdma_device_names();
     const std::set<std::string> interfaces = interface_names();
-    for (const line *each : found.lines) {
-        std::istringstream words(each->parameters);
-        bool any = false;
-        for (std::string word; words >> word; any = true) {
-            const std::string device = word.substr(0, word.find(':'));
-            if (devices.count(device) != 0 || interfaces.count(device) != 0)
-                return false;
-        }
-        if (!any)
-            return false;
-    }
-    if (found.lines.empty())
+    const std::set<std::string> words = words_of(found);
+    if (have_one_in_common(words, devices))
+        return explain_nodes(found);
+    if (words.empty() || have_one_in_common(words, interfaces))
         return false;
     found.reason += "; its parameters do not name a device of this machine";
     found.advice = "bring the device up (RDMA devices: " + joined(devices) +
                    "; network interfaces: " + joined(interfaces) +
                    "), or correct the seventh field of the line; `dat-info --suggest` writes lines "
                    "for the devices that are there";
+    if (rdma_is_by_namespace())
+        found.advice += "; RDMA devices of other network namespaces are not seen here "
+                        "(`rdma system show`)";
     return true;
 }
 
@@ -233,6 +265,18 @@ void remark_on_safety(std::vector<adapter> &all)
             one.remark = "only programs that ask for a thread-safe adapter find it, as dat.conf "
                          "has no nonthreadsafe line of this name" +
                          (one.remark.empty() ? "" : "; " + one.remark);
+    }
+}
+
+void remark_on_memory(std::vector<adapter> &all)
+{
+    const std::optional<std::uint64_t> most = lockable_memory();
+    for (adapter &one : all) {
+        if (one.is != state::opens || !most.has_value() || !is_on_rdma_device(one))
+            continue;
+        one.remark +=
+            (one.remark.empty() ? "" : "; ") + std::to_string(*most / 1024) +
+            " KiB of memory may be locked (ulimit -l), and nobody but root registers more";
     }
 }
 

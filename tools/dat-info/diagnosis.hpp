@@ -15,6 +15,8 @@ void judge(adapter &found, child_end end, const std::vector<std::string> &common
 
 /// Remarks on adapters that open, but that an ordinary program does not find.
 void remark_on_safety(std::vector<adapter> &all);
+/// Says of each that opens on an RDMA device how much memory may be locked, if there is a limit.
+void remark_on_memory(std::vector<adapter> &all);
 
 /// Why there is no adapter `name`, in lines.
 std::vector<std::string> explain_unknown(const std::string &name, const registry_file &file,

@@ -101,6 +101,7 @@ void open_all(findings &found, const options &o)
                              }});
     run_children(std::move(tasks), o.seconds);
     remark_on_safety(found.adapters);
+    remark_on_memory(found.adapters);
 }
 
 auto is_called(const std::string &name)

@@ -3,10 +3,14 @@
 
 #include "folder.hpp"
 
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <ifaddrs.h>
 #include <memory>
 #include <net/if.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 namespace dat_info {
 namespace {
@@ -48,6 +52,42 @@ std::string trouble_of_port(const std::string &folder)
 std::set<std::string> rdma_device_names()
 {
     return entries_of(rdma_folder);
+}
+
+obstacle obstacle_to_rdma()
+{
+    const std::string folder = "/dev/infiniband/";
+    bool any = false;
+    for (const std::string &name : entries_of(folder)) {
+        const std::string path = folder + name;
+        any = any || name.starts_with("uverbs");
+        if ((name.starts_with("uverbs") || name == "rdma_cm") &&
+            ::access(path.c_str(), R_OK | W_OK) != 0)
+            return {path + " cannot be opened: " + std::strerror(errno),
+                    "let this user read and write it (rdma-core has udev rules for that)"};
+    }
+    if (!any)
+        return {"there is no device node " + folder + "uverbs*",
+                "load the module ib_uverbs, or show the container these devices"};
+    if (::access((folder + "rdma_cm").c_str(), F_OK) != 0)
+        return {"there is no device node " + folder + "rdma_cm",
+                "load the module rdma_ucm, or show the container this device"};
+    return {};
+}
+
+bool rdma_is_by_namespace()
+{
+    std::string shared;
+    std::ifstream("/sys/module/ib_core/parameters/netns_mode") >> shared;
+    return shared == "N";
+}
+
+std::optional<std::uint64_t> lockable_memory()
+{
+    rlimit now{};
+    if (::getrlimit(RLIMIT_MEMLOCK, &now) != 0 || now.rlim_cur == RLIM_INFINITY)
+        return std::nullopt;
+    return now.rlim_cur;
 }
 
 std::set<std::string> interface_names()

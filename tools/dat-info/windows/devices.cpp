@@ -40,6 +40,21 @@ std::set<std::string> rdma_device_names()
     return {};
 }
 
+obstacle obstacle_to_rdma()
+{
+    return {};
+}
+
+bool rdma_is_by_namespace()
+{
+    return false;
+}
+
+std::optional<std::uint64_t> lockable_memory()
+{
+    return std::nullopt;
+}
+
 std::set<std::string> interface_names()
 {
     std::set<std::string> names;
