@@ -8,7 +8,7 @@
 #include "interface/upcalls.hpp"
 #include "memory/memory_table.hpp"
 #include "memory/memory_windows.hpp"
-#include "net/interface_watch.hpp"
+#include "net/net_watch.hpp"
 #include "seal/seal.hpp"
 #include "thread/callback_waiter.hpp"
 #include "window/early_packets.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Windows: an interface that was removed is not noticed; connections end when their peers are
 // silent.
-#include "interface_watch.hpp"
+#include "net_watch.hpp"
 
 namespace soft_hca {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-#include "interface_watch.hpp"
+#include "net_watch.hpp"
 
 #include <cerrno>
 #include <linux/netlink.h>
