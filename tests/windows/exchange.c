@@ -18,7 +18,7 @@
 
 #define PATIENCE (120 * 1000 * 1000) /* microseconds */
 #define AHEAD 8                      /* messages that a side may be ahead of the other */
-/* As many as an endpoint takes by default: a message that may be sent has one. */
+/* An endpoint takes so many by default: a message that may be sent has one. */
 #define RECEIVES (2 * AHEAD)
 #define LONGEST 4096       /* bytes of a message */
 #define BLOCK (256 * 1024) /* bytes of an RDMA operation */
@@ -33,7 +33,7 @@ enum { send_cookie = 1 << 20, rdma_cookie };
         }                                                                                          \
     } while (0)
 
-/* In network byte order. */
+/* Numbers are in network byte order. */
 struct offer {
     uint32_t rmr_context, address_high, address_low;
 };
@@ -41,7 +41,7 @@ struct offer {
 static struct memory {
     unsigned char incoming[RECEIVES][LONGEST];
     unsigned char outgoing[AHEAD][LONGEST];
-    unsigned char target[BLOCK]; /* of the peer's writes and reads */
+    unsigned char target[BLOCK]; /* the peer writes to and reads from it */
     unsigned char block[BLOCK];
 } memory;
 
@@ -283,7 +283,7 @@ int main(int argc, char **argv)
     exchange_messages(messages);
     for (round = 0; round < rounds; ++round)
         write_and_read_back(round);
-    /* What was written before a message was sent is there when the message is. */
+    /* A message arrives after the data that were written before it. */
     exchange_messages(messages + 1);
     CHECK(rounds == 0 || is_filled(memory.target, BLOCK, rounds - 1));
 

@@ -22,7 +22,7 @@ SAID = ("a request by: the client of hello.c",
 
 
 def talk(hello: pathlib.Path, adapter: str, port: str, env: dict[str, str]) -> list[str]:
-    """What went wrong."""
+    """Tells the failure."""
     command = windows_program.command
     with windows_program.Background(command(hello, "server", adapter, port), env) as server:
         if not server.read_until("waiting on port"):
@@ -51,7 +51,7 @@ def refused_key(hello: pathlib.Path, library: pathlib.Path, env: dict[str, str])
 
 
 def as_installed(options: argparse.Namespace) -> list[str]:
-    """What went wrong with a folder of the program and its libraries, and the dat.conf that is
+    """Tells the failure with a folder of the program and its libraries, and the dat.conf that is
     installed. Nothing where the folder of such files is not known, which is Wine's to say."""
     drive = pathlib.Path(os.environ.get("WINEPREFIX", "/nowhere"), "drive_c")
     if not drive.is_dir():

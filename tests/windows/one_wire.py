@@ -47,7 +47,7 @@ class System:
 
 
 def talk(server: System, client: System, params: str) -> str:
-    """What went wrong; empty when all is well."""
+    """Tells what went wrong; empty when all is well."""
     amounts = (str(PORT), str(MESSAGES), str(ROUNDS))
     wanted = f"{MESSAGES + 1} messages and {2 * ROUNDS} RDMA operations"
     with (tempfile.TemporaryDirectory() as name,
