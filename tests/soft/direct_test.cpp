@@ -1102,6 +1102,21 @@ TEST_CASE("callers that say nothing do not keep out those who do")
         local_socket::close(each);
 }
 
+TEST_CASE("a caller that is held up is not displaced by others that come and go")
+{
+    called c;
+    REQUIRE(c.greet());
+    for (int i = 0; i < 100; ++i) {
+        const waitable other = local_socket::connect(c.at);
+        c.access.serve();
+        local_socket::close(other);
+        c.access.serve();
+    }
+    c.greeting.prove(c.said);
+    CHECK(c.send_hello(c.board.file()));
+    CHECK(c.heard().edition != 0);
+}
+
 TEST_CASE("a withdrawal waits for the peer's access, not for ever, and not for the dead")
 {
     called c;

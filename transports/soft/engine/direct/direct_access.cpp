@@ -426,10 +426,15 @@ bool direct_access::turn_away(waitable listener)
     return spare_.open() && caller >= 0;
 }
 
-/// Begins a talk on an accepted socket, in place of the oldest one without a hello.
+/// Begins a talk on an accepted socket, in a free place or in place of the oldest talk. That may be
+/// older than others which came later and have ended: a caller that is held up is not displaced
+/// while there is room.
 void direct_access::answer(waitable socket)
 {
-    talk &with = talks_[max_calls + next_talk_++ % (max_talks - max_calls)];
+    const auto sooner = [](const talk &one, const talk &other) {
+        return one.turn() < other.turn();
+    };
+    talk &with = *std::min_element(talks_ + max_calls, talks_ + max_talks, sooner);
     if (with.socket >= 0)
         hear(with); // its hello may have come by now
     if (with.socket >= 0)
@@ -438,6 +443,7 @@ void direct_access::answer(waitable socket)
         return closer_.take(socket);
     with = {};
     with.socket = socket;
+    with.number = ++answered_;
     hear(with); // usually the call is there already
 }
 

@@ -154,12 +154,15 @@ private:
         direct_link *link = nullptr; ///< null before the call, if we accepted it
         std::uint64_t token = 0;     ///< token that the link had then: links are reused
         message next = message::call;
+        std::uint64_t number = 0; ///< counts the talks that we accepted
         direct_greeting greeting;
 
         bool is_current() const
         {
             return link->now_ == direct_link::state::waits && link->token_ == token;
         }
+        /// When its place is given to another accepted socket: the least turn comes first.
+        std::uint64_t turn() const { return socket >= 0 ? number : 0; }
     };
     static constexpr std::uint32_t max_talks = 64;
     static constexpr std::uint32_t max_calls = peer_sockets::max_calls; ///< that we connected
@@ -215,7 +218,7 @@ private:
     waitable listeners_[max_listeners] OSD_GUARDED_BY(lock_);
     std::uint32_t listening_ OSD_GUARDED_BY(lock_) = 0;
     talk talks_[max_talks] OSD_GUARDED_BY(lock_);
-    std::uint32_t next_talk_ OSD_GUARDED_BY(lock_) = 0;
+    std::uint64_t answered_ OSD_GUARDED_BY(lock_) = 0;
     direct_peer *peers_ OSD_GUARDED_BY(lock_) = nullptr;
     std::uint32_t peers_known_ OSD_GUARDED_BY(lock_) = 0;
     process_mark mark_; ///< peers read it from our memory, to verify our process id
