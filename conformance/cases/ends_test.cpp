@@ -615,6 +615,8 @@ TEST_CASE("LIFE-28: a device that fails breaks connections, flushes what is post
     for (adapter *each : {&ia, &other})
         CHECK(same_event(next_event(each->async).event_number, DAT_ASYNC_ERROR_IA_CATASTROPHIC));
 
+    expect_rest();
+
     // Calls answer.
     if (idle.connect(ia.address(), at.qualifier) == DAT_SUCCESS)
         CHECK(next_event(idle.connect_evd).event_number != DAT_CONNECTION_EVENT_ESTABLISHED);

@@ -439,23 +439,6 @@ TEST_CASE("LIFE-24: a forked child that closes what it has inherited does no dam
     move_data(pair.passive, pair.active, 3);
 }
 
-namespace {
-
-void expect_rest()
-{
-    constexpr int looks = 50;
-    int least = looks;
-    for (int round = 0; round < 5 && least >= looks / 5; ++round) {
-        // Repeated: earlier work may have to end first.
-        least = std::min(least, looks_with_running_threads(looks, milliseconds(5)));
-    }
-    if (least >= looks / 5)
-        FAIL_CHECK("a thread of the provider runs in ", least, " of ", looks,
-                   " looks while nothing happens");
-}
-
-} // namespace
-
 TEST_CASE("LIFE-25: an adapter that is idle uses no processor" *
           hint("have a thread that looks again and again, instead of one that sleeps"))
 {

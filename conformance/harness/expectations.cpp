@@ -4,7 +4,10 @@
 #include "dat_names.hpp"
 #include "harness/codes.hpp"
 #include "harness/events.hpp"
+#include "harness/holdings.hpp"
 #include "harness/judge.hpp"
+
+#include <algorithm>
 
 namespace conformance {
 
@@ -85,6 +88,19 @@ void expect_refused(test_endpoint &by, test_endpoint &there, bool reading, std::
                    " that has to be refused completes with ", outcome_of(done));
     expect_broken(by, there, told);
     CHECK(stays_empty(by.request_evd, milliseconds(1)));
+}
+
+void expect_rest()
+{
+    constexpr int looks = 50;
+    int least = looks;
+    for (int round = 0; round < 5 && least >= looks / 5; ++round) {
+        // Repeated: earlier work may have to end first.
+        least = std::min(least, looks_with_running_threads(looks, milliseconds(5)));
+    }
+    if (least >= looks / 5)
+        FAIL_CHECK("a thread of the provider runs in ", least, " of ", looks,
+                   " looks while nothing happens");
 }
 
 } // namespace conformance

@@ -22,5 +22,7 @@ bool acknowledged();
 void expect_broken(test_endpoint &failing, test_endpoint &other, bool for_sure);
 /// Expects the end of an RDMA request that the peer must refuse.
 void expect_refused(test_endpoint &by, test_endpoint &there, bool reading, std::uint64_t cookie);
+/// Expects that no thread of the provider runs while nothing happens.
+void expect_rest();
 
 } // namespace conformance

@@ -27,7 +27,9 @@ def main() -> int:
             suite = [*two_hosts.enter(hosts.client), str(options.conformance), "--ia", "soft-lo",
                      *more]
             env = {**os.environ, "DAT_OVERRIDE": str(hosts.dat_conf(options.dat_conf))}
-            remove = ["--fail-device", f"ip link delete {two_hosts.INTERFACE}"]
+            # Something is told of another interface once the adapter has failed.
+            remove = ["--fail-device", f"ip link delete {two_hosts.INTERFACE}; sleep 0.2; "
+                                       "ip link set lo mtu 32768"]
             status = subprocess.run([*suite, *remove], env=env, check=False).returncode
             hosts.lay_cable()
             again = subprocess.run([*suite, "--case", "DTO-01"], env=env, check=False).returncode

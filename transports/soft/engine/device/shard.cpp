@@ -134,9 +134,11 @@ void shard::run()
     }
 }
 
+/// What has come is taken also after the failure: the thread would not sleep any more.
 void shard::look_at_interface()
 {
-    if (!device_->failed() && device_->below.is_gone() && device_->upcalls().gone != nullptr)
+    const bool gone = device_->below.is_gone();
+    if (gone && !device_->failed() && device_->upcalls().gone != nullptr)
         device_->upcalls().gone(device_->settings().owner);
 }
 
