@@ -85,9 +85,9 @@ class Measures(unittest.TestCase):
     def test_a_limit(self) -> None:
         if not has("ofi-lo"):
             self.skipTest("the build has no ofi-lo")
-        done = run("overhead", "--batches", 4, "--iterations", 20, "--limit", 0.01)
+        done = run("overhead", "--batches", 4, "--iterations", 20, "--limit", 0.00001)
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
-        self.assertIn("is above the limit of 0.010", done.stdout)
+        self.assertIn("is above the limit of ", done.stdout)
 
     def test_many_endpoints(self) -> None:
         if not has("soft-lo"):
