@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <memory>
 #include <sys/random.h>
 
 namespace dapl::DAPL_TRANSPORT::unconnected {
@@ -39,7 +40,8 @@ status make(qp &q)
 {
     hca &h = *q.of;
     osd::lock_guard hold(h.library);
-    q.data = {};
+    std::destroy_at(&q.data); // an assignment would have a second one on the stack
+    std::construct_at(&q.data);
     q.leaves = false;
     if (!make_tag(q.data.tag))
         return call_failed(h.name, "getrandom", errno);
