@@ -60,8 +60,8 @@ struct fabric_access {
     void *local;  ///< memory of this process
     void *handle; ///< registered memory that has it
     std::uint32_t length;
-    std::uint64_t remote; ///< base of the key, and the distance from the first byte
-    const fabric_key *key;
+    std::uint64_t remote;  ///< base of the key, and the distance from the first byte
+    const fabric_key *key; ///< gone after the call
     void *cookie;
 };
 
@@ -97,8 +97,16 @@ public:
     virtual fabric_traits traits() const = 0;
     /// ENOTSUP: it has none yet. The making of endpoints is refused then, and nothing else.
     virtual int own_name(fabric_name &out) = 0;
-    /// The number of the peer of this name; it is asked once for each name.
+    /// The number of the peer of this name; it is asked once for each name that it knows.
     virtual int peer_of(const fabric_name &name, fabric_peer &out) = 0;
+    /// Frees the number of a peer, which may be another peer's from then on. No connection to the
+    /// peer is left, and no send or access to it is in flight. False: the device keeps the number,
+    /// and so does the layer.
+    virtual bool forget(fabric_peer peer)
+    {
+        (void)peer;
+        return false;
+    }
 
     /// Registers memory for sends, and for accesses if there are any. Strangers, to whom the layer
     /// has granted no key, may guess one: a device that chooses its keys chooses them at random.

@@ -56,9 +56,11 @@ private:
     step transmit(std::size_t size) OSD_UNCHECKED
     {
         connection_data &c = q_.data;
-        buffer_->of = &q_;
-        const int error = h_.device->send(c.peer, buffer_->bytes, size, h_.memory_handle, buffer_);
-        if (error != 0)
+        const int error =
+            h_.device->send(c.peer->number, buffer_->bytes, size, h_.memory_handle, buffer_);
+        if (error == 0)
+            buffer_->of = &q_;
+        else
             drop();
         if (error > 0)
             return refused(error);
@@ -405,7 +407,7 @@ int begin_access(hca &h, qp &q, wr &w, const DAT_LMR_TRIPLET &local, std::uint32
     slot->to = q.data.peer_pair;
     slot->tag = q.data.peer_tag;
     const fabric_access what{
-        q.data.peer,
+        q.data.peer->number,
         !w.is_read,
         reinterpret_cast<void *>(static_cast<std::uintptr_t>(local.virtual_address + within)),
         r.of->handle,
@@ -419,6 +421,7 @@ int begin_access(hca &h, qp &q, wr &w, const DAT_LMR_TRIPLET &local, std::uint32
         return error;
     }
     slot->in_use = true;
+    ++slot->peer->in_flight;
     ++r.of->uses;
     ++w.accesses;
     return 0;
@@ -572,7 +575,7 @@ void types::hca::granted(qp &q, wr &w)
 
 /// Tells a peer that this side accesses nothing of it any more; false when the device takes nothing
 /// at present.
-bool types::hca::give_grants_back(fabric_peer peer, std::uint32_t to, std::uint64_t tag)
+bool types::hca::give_grants_back(known_peer &peer, std::uint32_t to, std::uint64_t tag)
 {
     pair_buffer *const buffer = buffers.take();
     if (buffer == nullptr)
@@ -582,10 +585,14 @@ bool types::hca::give_grants_back(fabric_peer peer, std::uint32_t to, std::uint6
     header.to = to;
     header.tag = tag;
     write_header(buffer->bytes, header);
-    buffer->of = nullptr;
-    const int error = device->send(peer, buffer->bytes, packet_header::size, memory_handle, buffer);
-    if (error != 0)
+    const int error =
+        device->send(peer.number, buffer->bytes, packet_header::size, memory_handle, buffer);
+    if (error == 0) {
+        buffer->peer = &peer;
+        ++peer.in_flight;
+    } else {
         buffers.give(*buffer);
+    }
     return error != EAGAIN;
 }
 
@@ -610,11 +617,11 @@ void types::hca::ended(pair_access &slot, int error)
     qp *const q = slot.of;
     slot.in_use = false;
     accesses.give(slot);
-    if (q == nullptr) {
-        if (is_last(accesses, slot))
-            (void)give_grants_back(slot.peer, slot.to, slot.tag);
+    if (q == nullptr && is_last(accesses, slot))
+        (void)give_grants_back(*slot.peer, slot.to, slot.tag);
+    landed(*slot.peer);
+    if (q == nullptr)
         return;
-    }
     --w->accesses;
     if (error != 0) {
         dapl_log(DAPL_DBG_TYPE_ERR, "%s: an RDMA access of the device failed: %s", name,

@@ -10,12 +10,15 @@
 
 namespace dapl::DAPL_TRANSPORT::unconnected {
 
+struct known_peer;
+
 /// A cookie of the device. `Pair` is the queue pair's type, `Wr` the work request's and `Mr` the
 /// memory region's.
 template <class Pair>
 struct in_flight {
     const bool is_access;
-    Pair *of = nullptr; ///< null: its connection has ended
+    Pair *of = nullptr;         ///< null: it is not in flight, or its connection has ended
+    known_peer *peer = nullptr; ///< counts it; not for a datagram of a connection that is up
     in_flight *next = nullptr;
 };
 
@@ -34,7 +37,6 @@ struct access_slot : in_flight<Pair> {
     bool in_use = false;
     Wr *w = nullptr;
     Mr *local = nullptr;
-    fabric_peer peer = 0;
     std::uint32_t to = 0;
     std::uint64_t tag = 0;
 };

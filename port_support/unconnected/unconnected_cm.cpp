@@ -93,7 +93,7 @@ bool types::hca::bring_up(tcp_connection &connection, const tcp_cm_address &peer
     }
     osd::lock_guard hold(library);
     connection_data &c = q.data;
-    if (const int error = peers.find(*device, there, c.peer); error != 0) {
+    if (const int error = peers.connect(*device, there, c.peer); error != 0) {
         dapl_log(DAPL_DBG_TYPE_ERR, "%s: the device does not know a peer's name: %s", name,
                  std::strerror(error));
         return false;
@@ -158,7 +158,7 @@ void leave_accesses(hca &h, qp &q) OSD_REQUIRES(h.library)
         if (each.in_use && each.of == &q)
             each.of = nullptr; // its end gives the grants back
     const std::int64_t until = osd::now_ns() + writes_end_ns;
-    while (all_ended && !h.give_grants_back(c.peer, c.peer_pair, c.peer_tag) &&
+    while (all_ended && !h.give_grants_back(*c.peer, c.peer_pair, c.peer_tag) &&
            osd::now_ns() < until)
         (void)h.take_events();
 }

@@ -46,6 +46,8 @@ struct fabric_setup {
     std::uint32_t connect_retry_ms = 2000;
     std::uint32_t stall_ms = 10'000; ///< how long the device may take nothing for a peer
     std::uint32_t safe_copies = 0;   ///< 1: the system copies short messages, too
+    /// How long a peer without connections is known: it may come back, and late sends may end.
+    std::uint32_t peer_stays_ms = 1000;
     const char *vendor = "";
     char provider[64] = {}; ///< shown as DAT_IB_PROVIDER_NAME
     /// Further attributes, up to one without a name; the texts are kept.
@@ -193,7 +195,7 @@ struct connection_data {
     bool starved = false;   ///< waits for a receive, and drops requests
     bool receiving = false; ///< the first receive has a part of a message
 
-    fabric_peer peer = 0;
+    known_peer *peer = nullptr; ///< counts this connection
     std::uint32_t peer_pair = 0;
     std::uint64_t peer_tag = 0;
     std::uint64_t tag = 0;
@@ -327,20 +329,38 @@ private:
     std::uint32_t next_ = 0;
 };
 
-/// Finds the numbers of peers by their names.
-class peer_names {
+/// A peer, which has its number as long as anything needs that.
+struct known_peer : list_link {
+    fabric_peer number = 0;
+    std::uint32_t connections = 0;
+    std::uint32_t in_flight = 0; ///< accesses, and datagrams of connections that have ended
+    std::int64_t idle_ns = 0;    ///< its last connection ended then
+    bool cancelled = false;      ///< what is in flight was, since then
+    fabric_name name;
+};
+
+/// Peers by their names.
+class peer_table {
 public:
-    /// Asks the device once. Zero or an errno.
-    int find(fabric &device, const fabric_name &name, fabric_peer &out);
-    ~peer_names();
+    /// Counts a connection to a peer; asks the device for the number of one that is not known. Zero
+    /// or an errno.
+    int connect(fabric &device, const fabric_name &name, known_peer *&out);
+    /// A connection has ended. True for the last one of the peer, which is idle now.
+    bool disconnect(known_peer &peer, std::int64_t now);
+    /// Peers without connections, in the order of the ends of these.
+    known_peer *first_idle() { return idle_.front(); }
+    known_peer *next_idle(known_peer &peer) { return idle_.after(peer); }
+    /// Forgets an idle peer to which nothing is in flight, if the device does.
+    void forget(fabric &device, known_peer &peer);
+    ~peer_table();
 
 private:
-    struct entry {
-        entry *next;
-        fabric_peer peer;
-        fabric_name name;
-    };
-    entry *first_ = nullptr;
+    using peers = list<known_peer, list_link>;
+
+    static known_peer *find(peers &among, const fabric_name &name);
+
+    peers known_; ///< have connections, or the device has kept them
+    peers idle_;
 };
 
 /// Grants of keys to peers.
@@ -390,6 +410,7 @@ struct types::hca : connection_service, tcp_cm_user {
     bool leaves_device() OSD_REQUIRES(lock);
 
     void detach(qp &) OSD_REQUIRES(library);
+    void landed(known_peer &) OSD_REQUIRES(library);
 
     /// Says whether a consumer's thread is here, which may get a fault as if it had copied itself.
     bool copies_here() const { return setup.safe_copies == 0 && !events.is_current(); }
@@ -401,7 +422,7 @@ struct types::hca : connection_service, tcp_cm_user {
     void granted(qp &, wr &) OSD_REQUIRES(library);
     void ended(pair_access &, int error) OSD_REQUIRES(library);
     void accessed(qp &, wr &) OSD_REQUIRES(library);
-    bool give_grants_back(fabric_peer, std::uint32_t to, std::uint64_t tag) OSD_REQUIRES(library);
+    bool give_grants_back(known_peer &, std::uint32_t to, std::uint64_t tag) OSD_REQUIRES(library);
     bool answer(qp &, const pending_answer &) OSD_REQUIRES(library);
     void acknowledged(qp &, std::uint32_t ack) OSD_REQUIRES(library);
     void complete(qp &) OSD_REQUIRES(library);
@@ -426,7 +447,7 @@ struct types::hca : connection_service, tcp_cm_user {
     guarded_copy copy;
     port_support::key_table<region_entry> regions;
     pair_table pairs OSD_GUARDED_BY(library);
-    peer_names peers OSD_GUARDED_BY(library);
+    peer_table peers OSD_GUARDED_BY(library);
     grant_table grants OSD_GUARDED_BY(library);
     slots<pair_buffer> buffers OSD_GUARDED_BY(library);
     slots<pair_access> accesses OSD_GUARDED_BY(library);
@@ -434,12 +455,12 @@ struct types::hca : connection_service, tcp_cm_user {
     zeroed<std::uint8_t> memory; ///< memory of the buffers
     zeroed<std::uint8_t> held_memory;
     void *memory_handle = nullptr;
-    list<cq, list_link> called OSD_GUARDED_BY(library);   ///< their callback is due
-    list<qp, failed_link> failed OSD_GUARDED_BY(library); ///< their connection is lost
-    list<qp, ready_link> ready OSD_GUARDED_BY(library);   ///< wait for the device
-    list<qp, owing_link> owing OSD_GUARDED_BY(library);   ///< owe an acknowledgement
-    list<qp, ending_link> ending OSD_GUARDED_BY(library); ///< wait for the peer's end
-    list<srq, low_link> low OSD_GUARDED_BY(library);      ///< their callback is due
+    list<cq, list_link> called OSD_GUARDED_BY(library);      ///< their callback is due
+    list<qp, failed_link> failed OSD_GUARDED_BY(library);    ///< their connection is lost
+    list<qp, ready_link> ready OSD_GUARDED_BY(library);      ///< wait for the device
+    list<qp, owing_link> owing OSD_GUARDED_BY(library);      ///< owe an acknowledgement
+    list<qp, ending_link> ending OSD_GUARDED_BY(library);    ///< wait for the peer's end
+    list<srq, low_link> low OSD_GUARDED_BY(library);         ///< their callback is due
     list<srq, offered_link> offered OSD_GUARDED_BY(library); ///< a pair was told of receives
     /// A consumer posts this now, or polls this queue: its thread copies short messages.
     const wr *posting OSD_GUARDED_BY(library) = nullptr;

@@ -36,8 +36,11 @@ void take(hca &h, const fabric_event &event) OSD_REQUIRES(h.library)
     auto *const what = static_cast<in_flight<qp> *>(event.cookie);
     if (what->is_access)
         return h.ended(static_cast<pair_access &>(*what), event.error);
-    qp *const of = what->of;
+    qp *const of = std::exchange(what->of, nullptr);
+    known_peer *const peer = std::exchange(what->peer, nullptr);
     h.buffers.give(static_cast<pair_buffer &>(*what));
+    if (peer != nullptr)
+        h.landed(*peer);
     if (of == nullptr)
         return;
     --of->data.in_flight;
@@ -94,6 +97,13 @@ void types::hca::poll_for(const cq &c)
     polling = nullptr;
     if (!taken)
         flush_acknowledgements();
+}
+
+/// An access, or a datagram of a connection that has ended, is not in flight any more.
+void types::hca::landed(known_peer &peer)
+{
+    if (--peer.in_flight == 0 && peer.connections == 0)
+        wake(); // the service thread forgets the peer
 }
 
 void types::hca::flush_acknowledgements()
@@ -225,6 +235,33 @@ std::int64_t repeat_offers(hca &h, std::int64_t now) OSD_REQUIRES(h.library)
     return due;
 }
 
+/// Cancels datagrams that no peer has taken since its last connection ended. Their buffers come
+/// back when the device says that they have ended.
+void cancel_sends(hca &h, known_peer &peer) OSD_REQUIRES(h.library)
+{
+    peer.cancelled = true;
+    for (pair_buffer &each : h.buffers)
+        if (each.peer == &peer)
+            h.device->cancel(&each);
+}
+
+/// Forgets peers whose last connection ended a while ago. Returns when to look again.
+std::int64_t forget_peers(hca &h, std::int64_t now) OSD_REQUIRES(h.library)
+{
+    const std::int64_t stay_ns = std::int64_t{h.setup.peer_stays_ms} * 1'000'000;
+    for (known_peer *peer = h.peers.first_idle(); peer != nullptr;) {
+        known_peer *const after = h.peers.next_idle(*peer);
+        if (now - peer->idle_ns < stay_ns)
+            return peer->idle_ns + stay_ns;
+        if (peer->in_flight == 0)
+            h.peers.forget(*h.device, *peer);
+        else if (!peer->cancelled)
+            cancel_sends(h, *peer);
+        peer = after;
+    }
+    return INT64_MAX;
+}
+
 cq *next_called(hca &h) OSD_EXCLUDES(h.library)
 {
     osd::lock_guard hold(h.library);
@@ -275,7 +312,8 @@ std::int64_t types::hca::look_at_device()
     if (!taken)
         flush_acknowledgements();
     const std::int64_t now = osd::now_ns();
-    const std::int64_t overdue_ns = std::min(lose_overdue(*this, now), repeat_offers(*this, now));
+    const std::int64_t overdue_ns =
+        std::min({lose_overdue(*this, now), repeat_offers(*this, now), forget_peers(*this, now)});
     sleeping =
         !paused && !taken && ready.empty() && device->descriptor() >= 0 && device->may_sleep();
     watch(*this, !paused);

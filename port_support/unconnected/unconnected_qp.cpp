@@ -8,24 +8,34 @@
 #include <cerrno>
 #include <memory>
 #include <sys/random.h>
+#include <utility>
 
 namespace dapl::DAPL_TRANSPORT::unconnected {
 
-/// Takes a queue pair out of all lists, and gives up its datagrams, sent and early ones.
+/// Takes a queue pair out of all lists, and gives up its datagrams, sent and early ones. Those that
+/// are in flight keep their buffers, and the peer's number.
 void types::hca::detach(qp &q)
 {
+    connection_data &c = q.data;
     q.ready_link::unlink();
     q.owing_link::unlink();
     q.starved_link::unlink();
     q.ending_link::unlink();
-    if (buffers.taken() != 0)
+    if (c.in_flight != 0)
         for (pair_buffer &each : buffers)
-            if (each.of == &q)
+            if (each.of == &q) {
                 each.of = nullptr;
-    while (held_packet *first = q.data.held) {
-        q.data.held = first->next;
+                each.peer = c.peer;
+                ++c.peer->in_flight;
+            }
+    c.in_flight = 0;
+    while (held_packet *first = c.held) {
+        c.held = first->next;
         holds.give(*first);
     }
+    known_peer *const peer = std::exchange(c.peer, nullptr);
+    if (peer != nullptr && peers.disconnect(*peer, osd::now_ns()))
+        wake();
 }
 
 namespace {

@@ -29,33 +29,66 @@ bool pair_table::add(types::qp &pair)
     return false;
 }
 
-// ------------------------------------------------------------------------------------ peer_names
+// ------------------------------------------------------------------------------------ peer_table
 
-int peer_names::find(fabric &device, const fabric_name &name, fabric_peer &out)
+known_peer *peer_table::find(peers &among, const fabric_name &name)
 {
-    for (const entry *each = first_; each != nullptr; each = each->next)
+    for (known_peer *each = among.front(); each != nullptr; each = among.after(*each))
         if (each->name.size == name.size &&
-            std::memcmp(each->name.bytes, name.bytes, name.size) == 0) {
-            out = each->peer;
-            return 0;
+            std::memcmp(each->name.bytes, name.bytes, name.size) == 0)
+            return each;
+    return nullptr;
+}
+
+int peer_table::connect(fabric &device, const fabric_name &name, known_peer *&out)
+{
+    known_peer *peer = find(known_, name);
+    if (peer == nullptr)
+        peer = find(idle_, name);
+    if (peer == nullptr) {
+        peer = new (std::nothrow) known_peer;
+        if (peer == nullptr)
+            return ENOMEM;
+        if (const int error = device.peer_of(name, peer->number); error != 0) {
+            delete peer;
+            return error;
         }
-    std::unique_ptr<entry> made(new (std::nothrow) entry{first_, 0, name});
-    if (made == nullptr)
-        return ENOMEM;
-    const int error = device.peer_of(name, made->peer);
-    if (error != 0)
-        return error;
-    out = made->peer;
-    first_ = made.release();
+        peer->name = name;
+    }
+    ++peer->connections;
+    peer->unlink();
+    known_.push(*peer);
+    out = peer;
     return 0;
 }
 
-peer_names::~peer_names()
+bool peer_table::disconnect(known_peer &peer, std::int64_t now)
 {
-    while (entry *first = first_) {
-        first_ = first->next;
-        delete first;
-    }
+    if (--peer.connections != 0)
+        return false;
+    peer.idle_ns = now;
+    peer.cancelled = false;
+    peer.unlink();
+    idle_.push(peer);
+    return true;
+}
+
+void peer_table::forget(fabric &device, known_peer &peer)
+{
+    peer.unlink();
+    if (device.forget(peer.number))
+        delete &peer;
+    else
+        known_.push(peer);
+}
+
+peer_table::~peer_table()
+{
+    for (peers *each : {&known_, &idle_})
+        while (known_peer *first = each->front()) {
+            first->unlink();
+            delete first;
+        }
 }
 
 // ----------------------------------------------------------------------------------- grant_table

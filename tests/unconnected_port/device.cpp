@@ -13,6 +13,7 @@
 #include "dapl_debug.hpp"
 #include "ia_params.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -97,11 +98,21 @@ public:
 
     int peer_of(const fabric_name &name, fabric_peer &out) override
     {
-        if (name.size > sizeof(sockaddr_un))
+        if (name.size == 0 || name.size > sizeof(sockaddr_un))
             return EINVAL;
-        out = names_.size();
-        names_.push_back(name);
+        const auto place = std::find_if(names_.begin(), names_.end(),
+                                        [](const fabric_name &each) { return each.size == 0; });
+        out = static_cast<fabric_peer>(place - names_.begin());
+        if (place == names_.end())
+            names_.push_back(name);
+        else
+            *place = name;
         return 0;
+    }
+    bool forget(fabric_peer peer) override
+    {
+        names_[peer].size = 0;
+        return true;
     }
 
     int register_memory(void *address, std::uint64_t, memory_rights, void *&handle,
@@ -213,7 +224,7 @@ private:
     const options how_;
     int socket_ = -1;
     unsigned turn_ = 0;
-    std::vector<fabric_name> names_;
+    std::vector<fabric_name> names_; ///< without bytes: nobody has this number
     std::deque<fabric_event> done_;
     std::deque<one_access> pending_;
     std::deque<std::vector<std::uint8_t> *> arrived_;

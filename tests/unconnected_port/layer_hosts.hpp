@@ -193,6 +193,10 @@ struct fresh_network {
         net().shuffles = net().busy = net().loses = net().keeps_accesses = net().records = false;
         net().reads_ahead = net().refuses_access = false;
         net().stopped = -1;
+        net().dead_stop = net().cancels = false;
+        net().forgets = true;
+        net().peer_stays_ms = 1000;
+        net().asked = net().given_up = net().cancelled = net().misused = 0;
         net().refused_accesses = 0;
         net().recorded.clear();
         net().rights.clear();
@@ -203,6 +207,7 @@ struct fresh_network {
     {
         std::lock_guard hold(net().lock);
         net().busy = net().loses = net().keeps_accesses = net().refuses_access = false;
+        CHECK(net().misused == 0);
     }
 };
 

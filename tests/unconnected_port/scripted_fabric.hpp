@@ -29,7 +29,10 @@ public:
     bool shuffles = false;       ///< datagrams overtake one another
     bool busy = false;           ///< sends are refused with EAGAIN
     bool loses = false;          ///< sends end with an error
-    int stopped = -1;            ///< sends to this device do not end
+    int stopped = -1;            ///< sends to this device do not end, until it is another one
+    bool dead_stop = false;      ///< nor do sends to devices that were closed
+    bool cancels = false;        ///< such sends end when they are cancelled
+    bool forgets = true;         ///< numbers of peers are free again
     bool keeps_accesses = false; ///< accesses do not end
     bool refuses_access = false; ///< accesses are refused with EAGAIN
     bool reads_ahead = false;    ///< datagrams that have arrived make no descriptor readable
@@ -40,12 +43,20 @@ public:
     unsigned ended_accesses = 0;
     unsigned refused_accesses = 0;
     unsigned deregistered = 0;
+    unsigned asked = 0;     ///< for numbers of peers
+    unsigned given_up = 0;  ///< numbers of peers that the layer does not need any more
+    unsigned cancelled = 0; ///< sends
+    unsigned misused = 0;   ///< numbers that were used after they were given up, or given up in use
 
     /// Puts bytes before a device as if a peer had sent them.
     void inject(std::size_t device, const datagram &bytes);
 
+    /// Peers that a device has a number for.
+    std::size_t known_to(std::size_t device);
+
     std::mutex lock;
     std::vector<scripted_fabric *> devices;
+    std::uint32_t peer_stays_ms = 1000; ///< for devices that are opened from now on
 };
 
 class scripted_fabric final : public fabric {
@@ -59,6 +70,8 @@ public:
     int register_memory(void *address, std::uint64_t, memory_rights, void *&handle,
                         fabric_key &key) override;
     void deregister_memory(void *) override;
+    bool forget(fabric_peer peer) override;
+    void cancel(void *cookie) override;
     int send(fabric_peer to, const void *bytes, std::size_t size, void *, void *cookie) override;
     int access(const fabric_access &what) override;
     bool next(fabric_event &out) override;
@@ -69,8 +82,14 @@ public:
 private:
     friend class scripted_network;
 
+    static constexpr int nobody = -1;
+
     void arrive(const datagram &bytes);
     void signal();
+    bool is_known(fabric_peer) const;
+    bool has_stopped(fabric_peer) const;
+    bool has_in_flight(fabric_peer) const;
+    void end_stuck();
 
     const fabric_traits traits_;
     const bool has_descriptor_;
@@ -79,7 +98,17 @@ private:
     std::size_t index_ = 0;
     std::deque<datagram *> inbox_;
     std::deque<fabric_event> done_;
-    std::deque<fabric_access> pending_;
+    struct pending_access {
+        fabric_access what;
+        fabric_key key;
+    };
+    std::deque<pending_access> pending_;
+    struct stuck_send {
+        fabric_peer to;
+        void *cookie;
+    };
+    std::vector<stuck_send> stuck_;
+    std::vector<int> numbers_; ///< device of each peer, or nobody
 };
 
 } // namespace dapl::DAPL_TRANSPORT::unconnected
