@@ -40,6 +40,7 @@ constexpr std::size_t queue_size = 256; ///< asked of providers whose queues tak
 constexpr std::uint32_t largest_datagram = 16384 - 256; ///< below the buffers of ofi_rxm
 constexpr std::uint32_t receives = 256;
 constexpr unsigned batch = 16;
+constexpr unsigned most_peers_of_shm = 256; ///< shm gives the place of another to one more
 
 /// An operation of libfabric. Providers keep data in `context` while it is posted.
 struct operation {
@@ -168,10 +169,19 @@ public:
     int peer_of(const fabric_name &name, fabric_peer &out) override
     {
         fi_addr_t found = FI_ADDR_UNSPEC;
+        if (is_shm() && shm_peers_ == most_peers_of_shm)
+            return ENOSPC;
         if (fi_av_insert(own_->peers, name.bytes, 1, &found, 0, nullptr) != 1)
             return EADDRNOTAVAIL;
+        shm_peers_ += is_shm();
         out = found;
         return 0;
+    }
+    /// shm frees the memory of a peer that it forgets, also where the peer sends to it later.
+    bool forget(fabric_peer peer) override
+    {
+        fi_addr_t address = peer;
+        return !is_shm() && fi_av_remove(own_->peers, &address, 1, 0) == 0;
     }
 
     int register_memory(void *address, std::uint64_t length, memory_rights rights, void *&handle,
@@ -183,6 +193,7 @@ public:
     int send(fabric_peer to, const void *bytes, std::size_t size, void *handle,
              void *cookie) override;
     int access(const fabric_access &what) override;
+    void cancel(void *cookie) override;
 
     bool next(fabric_event &out) override;
     void give_back(void *buffer) override { post_receive(*static_cast<operation *>(buffer)); }
@@ -196,6 +207,11 @@ public:
     }
 
 private:
+    bool has_provider(const char *name) const
+    {
+        return std::strcmp(own_->info->fabric_attr->prov_name, name) == 0;
+    }
+    bool is_shm() const { return has_provider("shm"); }
     bool find(const sockaddr_storage &address);
     int register_region(void *address, std::uint64_t length, std::uint64_t rights, fid_mr *&made);
     void learn_traits();
@@ -213,8 +229,10 @@ private:
     fabric_traits traits_;
     std::unique_ptr<ofi_objects> own_;
     operation *free_ = nullptr;
-    operation *unposted_ = nullptr; ///< receives that the provider did not take
+    operation *sends_end_ = nullptr; ///< receives are behind it
+    operation *unposted_ = nullptr;  ///< receives that the provider did not take
     int descriptor_ = -1;
+    unsigned shm_peers_ = 0;
     unsigned found_ = 0;
     unsigned taken_ = 0;
     fi_cq_msg_entry entries_[batch];
@@ -342,6 +360,7 @@ int ofi_fabric::post_receives()
         return -FI_ENOMEM;
     for (std::uint32_t i = 0; i < sends; ++i)
         give(own_->operations[i]);
+    sends_end_ = own_->operations.get() + sends;
     void *handle = nullptr;
     fabric_key unused;
     if (const int error = register_memory(own_->receive_memory.get(), room * size,
@@ -389,7 +408,7 @@ int ofi_fabric::open(const sockaddr_storage &address, const char *&step)
         step = "fi_mr_reg";
         error = post_receives();
     }
-    if (error == 0 && std::strcmp(own_->info->fabric_attr->prov_name, "shm") == 0)
+    if (error == 0 && is_shm())
         closings.opened(*own_);
     return -error;
 }
@@ -468,6 +487,7 @@ operation *ofi_fabric::take_operation()
 
 void ofi_fabric::give(operation &o)
 {
+    o.cookie = nullptr;
     o.next = free_;
     free_ = &o;
 }
@@ -524,6 +544,17 @@ int ofi_fabric::access(const fabric_access &what)
     if (result != 0)
         give(*o);
     return error_of(result);
+}
+
+/// Looks for the operation, since few are cancelled. Most providers cancel receives only; opx ends
+/// the process where its progress is automatic.
+void ofi_fabric::cancel(void *cookie)
+{
+    if (has_provider("opx"))
+        return;
+    for (operation *each = own_->operations.get(); each != sends_end_; ++each)
+        if (each->cookie == cookie)
+            (void)fi_cancel(&own_->endpoint->fid, &each->context);
 }
 
 /// Posts a receive, or keeps it until the provider takes it.
