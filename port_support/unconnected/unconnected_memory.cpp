@@ -42,7 +42,7 @@ bool is_unused(hca &h, const mr &memory) OSD_EXCLUDES(h.library)
     if (memory.uses == 0)
         return true;
     (void)h.take_events();
-    h.grants.abandon(memory, osd::now_ns() - longest_wait_ns, false);
+    h.grants.end_stopped(&memory);
     return memory.uses == 0;
 }
 
@@ -59,7 +59,7 @@ void abandon(hca &h, mr &memory) OSD_REQUIRES(h.library)
     dapl_log(DAPL_DBG_TYPE_WARN,
              "%s: memory is deregistered that a peer, or the device, has not stopped to access",
              h.name);
-    h.grants.abandon(memory, 0, true);
+    h.grants.end_all(memory);
     if (memory.uses == 0)
         return;
     memory.handle = nullptr;

@@ -367,6 +367,9 @@ private:
 class grant_table {
 public:
     [[nodiscard]] bool open() { return slots_.open(max_grants); }
+    /// Time after the end of its connection in which a peer has stopped to access, or is dead.
+    static constexpr std::int64_t peers_stop_ns = 2'000'000'000;
+
     /// The number of a new grant, which counts as a use of the memory; 0 when there are too many.
     std::uint64_t add(types::mr &memory, std::uint64_t tag);
     const grant_slot *find(std::uint64_t number) { return slot_of(number); }
@@ -376,9 +379,10 @@ public:
     void remove_all(std::uint64_t tag);
     /// A connection has ended, at this time: its peer gives the grants back that it has.
     void connection_ended(std::uint64_t tag, std::int64_t now);
-    /// Ends the grants to this memory of connections that ended so long ago that their peers must
-    /// be dead; with `all` the others, too.
-    void abandon(const types::mr &memory, std::int64_t ended_before_ns, bool all);
+    /// Ends the grants to this memory, or with null to any, of peers that have stopped.
+    void end_stopped(const types::mr *memory);
+    /// Ends all grants to this memory.
+    void end_all(const types::mr &memory);
 
 private:
     grant_slot *slot_of(std::uint64_t number);

@@ -95,6 +95,8 @@ peer_table::~peer_table()
 
 std::uint64_t grant_table::add(types::mr &memory, std::uint64_t tag)
 {
+    if (slots_.left() == 0)
+        end_stopped(nullptr);
     grant_slot *const slot = slots_.take();
     if (slot == nullptr)
         return 0;
@@ -146,10 +148,19 @@ void grant_table::connection_ended(std::uint64_t tag, std::int64_t now)
             each.ended_ns = now;
 }
 
-void grant_table::abandon(const types::mr &memory, std::int64_t ended_before_ns, bool all)
+void grant_table::end_stopped(const types::mr *memory)
+{
+    const std::int64_t before = osd::now_ns() - peers_stop_ns;
+    for (grant_slot &each : slots_)
+        if (each.of != nullptr && (memory == nullptr || each.of == memory) && each.ended_ns != 0 &&
+            each.ended_ns < before)
+            end(each);
+}
+
+void grant_table::end_all(const types::mr &memory)
 {
     for (grant_slot &each : slots_)
-        if (each.of == &memory && (all || (each.ended_ns != 0 && each.ended_ns < ended_before_ns)))
+        if (each.of == &memory)
             end(each);
 }
 

@@ -40,6 +40,12 @@ std::uint32_t buffers_in_flight(host &at)
     return at.device.buffers.taken();
 }
 
+std::uint32_t grants_of(host &at)
+{
+    osd::lock_guard hold(at.device.library);
+    return at.region.uses;
+}
+
 unsigned count(unsigned scripted_network::*what)
 {
     std::lock_guard hold(net().lock);
@@ -339,6 +345,40 @@ TEST_SUITE("peers without connections")
             CHECK(forgets_all(0));
         }
         SUBCASE("until the device is closed") {}
+    }
+
+    TEST_CASE("grants of peers that have died are used again")
+    {
+        const forgetful_network network;
+        net().traits.send_depth = 2 * max_grants;
+        host a;
+        auto b = std::make_unique<host>();
+        std::vector<std::unique_ptr<end>> ends;
+        set(&scripted_network::keeps_accesses, true);
+        const DAT_RMR_TRIPLET here = a.remote(0, 20'000);
+        for (std::uint32_t pairs = 0; pairs < max_grants && grants_of(a) != max_grants; ++pairs) {
+            ends.push_back(std::make_unique<end>(a));
+            ends.push_back(std::make_unique<end>(*b));
+            connect(*ends[ends.size() - 2], *ends.back());
+            for (std::uint32_t i = 0; i < max_asked_writes; ++i)
+                ends.back()->request(opcode::rdma_write, 0, 20'000, &here);
+        }
+        CHECK(grants_of(a) == max_grants);
+        set(&scripted_network::stopped, 0); // b's grants do not come back
+        ends.clear();
+        b.reset();
+        set(&scripted_network::stopped, -1);
+        set(&scripted_network::keeps_accesses, false);
+        host c;
+        end from(c);
+        end to(a);
+        connect(from, to);
+        const unsigned before = count(&scripted_network::ended_accesses);
+        CHECK(eventually([&] {
+            from.request(opcode::rdma_write, 0, 20'000, &here);
+            CHECK(c.wait().status == DAT_DTO_SUCCESS);
+            return count(&scripted_network::ended_accesses) != before;
+        }));
     }
 
     TEST_CASE("peers that come, die and do not end what is sent to them leave nothing")
