@@ -100,7 +100,9 @@ void on_trouble(soft_hca::key_trouble what, const soft_hca::net_address &peer)
 void on_gone(void *owner)
 {
     auto &h = *static_cast<types::hca *>(owner);
-    dapl_log(DAPL_DBG_TYPE_ERR, "%s: the interface was removed: all connections end",
+    dapl_log(DAPL_DBG_TYPE_ERR,
+             "%s: the interface was removed: all connections end; close the adapter, and open it "
+             "again when the interface is back",
              h.interface.name);
     h.device.fail();
     dapl_evd_un_async_error_callback(*h.owner);

@@ -131,11 +131,6 @@ status open_device(types::hca &h)
     return status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE);
 }
 
-void add_attr(types::hca &h, const char *name, const char *value)
-{
-    h.named_attrs[h.num_named_attrs++] = {name, value};
-}
-
 /// Whether peers of this host and user are accessed directly, and why not.
 void describe_direct_access(types::hca &h)
 {
@@ -152,20 +147,16 @@ void name_attributes(types::hca &h)
 {
     std::snprintf(h.datagram, sizeof h.datagram, "%u", h.device.datagram());
     describe_direct_access(h);
-    h.num_named_attrs = 0;
-    add_attr(h, "DAT_IB_PROVIDER_NAME", "soft");
-    add_attr(h, "DAT_IB_DEVICE_NAME", h.interface.name);
-    add_attr(h, "DAT_IB_CONNECTIVITY_MODE", "DIRECT");
-    add_attr(h, "DAT_IB_RDMA_READ", "TRUE");
-    add_attr(h, "DAT_IB_TRANSPORT_MTU", h.datagram);
-    add_attr(h, "DAT_IB_PORT_NUMBER", "1");
-    add_attr(h, "DAT_IB_PORT_STATUS", "PORT_ACTIVE");
-    add_attr(h, "DAT_IB_IMMED_DATA", port_features.immediate_data ? "TRUE" : "FALSE");
-    add_attr(h, "DAT_IB_FETCH_AND_ADD", port_features.atomics ? "TRUE" : "FALSE");
-    add_attr(h, "DAT_IB_CMP_AND_SWAP", port_features.atomics ? "TRUE" : "FALSE");
-    add_attr(h, "DAPL_AGREED_READS", port_features.qp_query ? "TRUE" : "FALSE");
-    add_attr(h, "SOFT_DIRECT_ACCESS", h.direct);
-    add_attr(h, "SOFT_SEALED", h.params.key_file[0] != '\0' ? "TRUE" : "FALSE");
+    hca_attr can;
+    can.immediate_data = port_features.immediate_data;
+    can.atomics = port_features.atomics;
+    h.names.set({.provider = "soft",
+                 .device = h.interface.name,
+                 .mtu = h.datagram,
+                 .agreed_reads = port_features.qp_query},
+                can);
+    h.names.add("SOFT_DIRECT_ACCESS", h.direct);
+    h.names.add("SOFT_SEALED", h.params.key_file[0] != '\0' ? "TRUE" : "FALSE");
 }
 
 } // namespace
@@ -236,8 +227,7 @@ void transport::dapls_ib_query_hca(const hca &h, hca_attr &attr)
     attr.solicited_wait = true;
     if (soft_hca::sets_traffic_classes())
         attr.qos = adapter_params::all_qualities;
-    attr.named_attrs = h.named_attrs;
-    attr.num_named_attrs = h.num_named_attrs;
+    h.names.show_in(attr);
 }
 
 void transport::dapls_ib_read_counters(hca &h, device_counters &out)

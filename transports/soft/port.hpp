@@ -9,6 +9,7 @@
 #pragma once
 
 #include "dapls_ib.hpp"
+#include "named_attributes.hpp"
 #include "params.hpp"
 #include "port_features.hpp"
 
@@ -47,8 +48,7 @@ struct types {
         soft_hca::interface_info interface;
         char datagram[16] = {};
         char direct[96] = {};
-        DAT_NAMED_ATTR named_attrs[13] = {};
-        DAT_COUNT num_named_attrs = 0;
+        named_attributes names;
         long process = 0; ///< that opened it; in a forked child everything is left alone
 
         bool foreign() const;
