@@ -294,6 +294,15 @@ int error_of(int fd)
     return ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;
 }
 
+bool watch(int epoll, tcp_source &source, std::uint32_t events)
+{
+    epoll_event event{};
+    event.events = events;
+    event.data.ptr = &source;
+    const int operation = std::exchange(source.is_watched, true) ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+    return ::epoll_ctl(epoll, operation, source.fd, &event) == 0;
+}
+
 } // namespace
 
 tcp_cm::~tcp_cm()
@@ -309,15 +318,6 @@ bool tcp_cm::open(const sockaddr_storage &address)
     address_ = address;
     epoll_ = osd::beyond_standard(::epoll_create1(EPOLL_CLOEXEC));
     return epoll_ >= 0 && service_.events.add(epoll_, EPOLLIN, this);
-}
-
-bool tcp_cm::watch(tcp_source &source, std::uint32_t events) const
-{
-    epoll_event event{};
-    event.events = events;
-    event.data.ptr = &source;
-    const int operation = std::exchange(source.is_watched, true) ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
-    return ::epoll_ctl(epoll_, operation, source.fd, &event) == 0;
 }
 
 // --------------------------------------------------------------------------------------- listening
@@ -352,7 +352,7 @@ status tcp_cm::listen(tcp_listener &l, service_point &owner, DAT_CONN_QUAL &qual
     status bound = bind_listener(l, address_, qualifier);
     l.qualifier = qualifier;
     l.is_watched = false;
-    if (bound.ok() && !watch(l, EPOLLIN))
+    if (bound.ok() && !watch(epoll_, l, EPOLLIN))
         bound = status_of_errno(errno);
     if (!bound.ok() && l.fd >= 0)
         ::close(std::exchange(l.fd, -1));
@@ -405,7 +405,7 @@ void tcp_cm::take_stranger(tcp_listener &l)
     strangers_.push(stranger);
     ++stranger_count_;
     // a socket that has waited in the kernel's queue has its request already
-    if (!hear_stranger(stranger) && !watch(stranger, EPOLLIN))
+    if (!hear_stranger(stranger) && !watch(epoll_, stranger, EPOLLIN))
         drop(stranger);
 }
 
@@ -434,7 +434,7 @@ void tcp_cm::wait_for_answers(tcp_listener &l)
 /// Connections stay in the kernel's queue until then, or until there is room.
 void tcp_cm::pause(tcp_listener &l, std::int64_t until_ns)
 {
-    (void)watch(l, 0);
+    (void)watch(epoll_, l, 0);
     paused_.push(l);
     resume_ns_ = until_ns;
 }
@@ -445,7 +445,7 @@ void tcp_cm::resume_listeners(std::int64_t now)
         return;
     while (tcp_listener *l = paused_.front()) {
         l->unlink();
-        (void)watch(*l, EPOLLIN);
+        (void)watch(epoll_, *l, EPOLLIN);
     }
 }
 
@@ -502,7 +502,7 @@ void tcp_cm::request_came(tcp_channel_ptr channel, tcp_listener &l)
     unsigned char copy[max_private_data];
     if (!requests_.has_share(channel->source, "further requests of that address are put off"))
         return (void)channel->say(message::later, nullptr, {});
-    if (!watch(*channel, EPOLLRDHUP))
+    if (!watch(epoll_, *channel, EPOLLRDHUP))
         return reset_at_close(channel->fd);
     channel->asks = this;
     requests_.add(*channel);
@@ -584,7 +584,7 @@ int tcp_cm::try_connect(tcp_connection &q)
     const bool begun = ::bind(fd, generic(from), length_of(from)) == 0 &&
                        (::connect(fd, to, static_cast<socklen_t>(osd::address::size_of(to))) == 0 ||
                         errno == EINPROGRESS) &&
-                       watch(*q.channel, EPOLLOUT);
+                       watch(epoll_, *q.channel, EPOLLOUT);
     const int error = begun ? 0 : errno;
     if (!begun)
         q.channel.reset();
@@ -599,7 +599,7 @@ void tcp_cm::connected(tcp_connection &q)
                                                    q.attempt->qualifier());
     if (!said)
         attempt_failed(q, error != 0 ? error : ECONNRESET);
-    else if (!watch(*q.channel, EPOLLIN))
+    else if (!watch(epoll_, *q.channel, EPOLLIN))
         attempt_failed(q, errno);
 }
 
@@ -663,7 +663,8 @@ status tcp_cm::accept(tcp_request &request, tcp_connection &q, const private_dat
     q.channel->connection = &q;
     q.enter(phase::accepting);
     const bool accepted = user_.bring_up(q, q.channel->peer) &&
-                          q.channel->say(message::accept, &own, data) && watch(*q.channel, EPOLLIN);
+                          q.channel->say(message::accept, &own, data) &&
+                          watch(epoll_, *q.channel, EPOLLIN);
     if (accepted)
         service_.schedule(q, ns_from_now(limits_.ready_ms));
     else
@@ -704,17 +705,21 @@ void tcp_cm::hear_peer(tcp_connection &q)
         q.enter(phase::live);
         return service_.deliver(q, DAT_CONNECTION_EVENT_ESTABLISHED);
     default:
-        return end_connection(q, framed && q.channel->kind() == message::goodbye
-                                     ? DAT_CONNECTION_EVENT_DISCONNECTED
-                                     : DAT_CONNECTION_EVENT_BROKEN);
+        return end_connection(q, false, framed && q.channel->kind() == message::goodbye);
     }
 }
 
-void tcp_cm::end_connection(tcp_connection &q, DAT_EVENT_NUMBER event)
+/// `is_ours`: the consumer wants it, and the peer is told. If not, `in_order` is whether the peer
+/// has said goodbye.
+void tcp_cm::end_connection(tcp_connection &q, bool is_ours, bool in_order)
 {
-    const bool ours = q.phase() == phase::closing;
+    const bool wanted = is_ours || q.phase() == phase::closing;
+    if (is_ours)
+        say_goodbye(q);
     abandon(q);
-    service_.deliver_soon(q, ours ? DAT_CONNECTION_EVENT_DISCONNECTED : event);
+    const bool broken = !wanted && (!in_order || user_.has_failed(q));
+    service_.deliver_soon(q,
+                          broken ? DAT_CONNECTION_EVENT_BROKEN : DAT_CONNECTION_EVENT_DISCONNECTED);
 }
 
 void tcp_cm::say_goodbye(tcp_connection &q)
@@ -734,8 +739,7 @@ void tcp_cm::disconnect(tcp_connection &q, DAT_CLOSE_FLAGS flags)
         q.enter(phase::closing);
         service_.schedule(q, 0);
     } else if (q.is_established() && flags != DAT_CLOSE_GRACEFUL_FLAG) {
-        say_goodbye(q);
-        end_connection(q, DAT_CONNECTION_EVENT_DISCONNECTED);
+        end_connection(q, true, true);
     }
 }
 
@@ -753,18 +757,23 @@ void tcp_cm::disconnect_clean(tcp_connection &q)
 void tcp_cm::fail(tcp_connection &q)
 {
     osd::lock_guard hold(service_.lock);
-    if (!q.is_established())
-        return;
+    if (q.is_established())
+        end(q, DAT_CONNECTION_EVENT_BROKEN);
+}
+
+void tcp_cm::end(tcp_connection &q, DAT_EVENT_NUMBER event)
+{
     abandon(q);
-    service_.deliver_later(q, DAT_CONNECTION_EVENT_BROKEN);
+    service_.deliver_later(q, event);
 }
 
 void tcp_cm::lose(tcp_connection &q)
 {
     if (!q.is_established() || q.channel == nullptr)
         return;
-    const bool ended = q.channel->hear() == heard::frame && q.channel->kind() == message::goodbye;
-    end_connection(q, ended ? DAT_CONNECTION_EVENT_DISCONNECTED : DAT_CONNECTION_EVENT_BROKEN);
+    const bool ended = q.phase() == phase::closing ||
+                       (q.channel->hear() == heard::frame && q.channel->kind() == message::goodbye);
+    end(q, ended ? DAT_CONNECTION_EVENT_DISCONNECTED : DAT_CONNECTION_EVENT_BROKEN);
 }
 
 void tcp_cm::forget(tcp_connection &q)
@@ -791,8 +800,7 @@ void tcp_cm::attend(tcp_connection &q)
     } else if (q.phase() == phase::closing) {
         if (!user_.is_drained(q) && osd::now_ns() < q.close_by_ns)
             return service_.schedule(q, osd::now_ns() + drain_tick_ns);
-        say_goodbye(q);
-        end_connection(q, DAT_CONNECTION_EVENT_DISCONNECTED);
+        end_connection(q, true, true);
     }
 }
 

@@ -78,6 +78,9 @@ public:
     /// returns, and later posts then too. A queue pair in phase idle was never connected: it takes
     /// receives again. Any thread; also called if bring_up() was not.
     virtual void tear_down(tcp_connection &) = 0;
+    /// Whether tear_down() has found operations that failed. The peer may have heard of such a
+    /// failure first, and have said goodbye for it: the connection is BROKEN then.
+    virtual bool has_failed(tcp_connection &) { return false; }
     /// Whether all requests of a queue pair have completed, in a graceful disconnect. Service
     /// thread.
     virtual bool is_drained(tcp_connection &) = 0;
@@ -156,8 +159,11 @@ public:
     /// The fabric says that the connection failed: BROKEN, on both sides. Any thread.
     void fail(tcp_connection &);
     /// Ends a connection as broken, unless the peer has ended it: a fabric may tell an end in words
-    /// of its own before the goodbye was heard. Service thread.
+    /// of its own before the goodbye was heard. The next serve() delivers the event. Any thread.
     void lose(tcp_connection &) OSD_REQUIRES(service_.lock);
+    /// Ends a connection, or the attempt at one, by this event, which the next serve() delivers;
+    /// the peer takes the connection for broken. Any thread.
+    void end(tcp_connection &, DAT_EVENT_NUMBER) OSD_REQUIRES(service_.lock);
     /// The connection manager's part of qp_reset and qp_free: ends the rest of a connection, waits
     /// for upcalls.
     void forget(tcp_connection &);
@@ -166,8 +172,6 @@ private:
     friend struct refuse_channel;
 
     static constexpr int batch = 64; ///< events between two looks at the timers
-
-    bool watch(tcp_source &, std::uint32_t events) const;
 
     void take_stranger(tcp_listener &) OSD_REQUIRES(service_.lock);
     void make_room(tcp_listener &) OSD_REQUIRES(service_.lock);
@@ -192,7 +196,7 @@ private:
     void abandon(tcp_connection &) OSD_REQUIRES(service_.lock);
     void hear_peer(tcp_connection &) OSD_REQUIRES(service_.lock);
     void answer_came(tcp_connection &) OSD_REQUIRES(service_.lock);
-    void end_connection(tcp_connection &, DAT_EVENT_NUMBER) OSD_REQUIRES(service_.lock);
+    void end_connection(tcp_connection &, bool is_ours, bool in_order) OSD_REQUIRES(service_.lock);
     void say_goodbye(tcp_connection &) OSD_REQUIRES(service_.lock);
     void attend(tcp_connection &) OSD_REQUIRES(service_.lock);
     void serve_source(tcp_source &) OSD_REQUIRES(service_.lock);

@@ -78,6 +78,7 @@ struct cm_qp : tcp_connection {
     std::atomic<int> torn_down{0};
     std::atomic<bool> fails{false}; ///< bring_up() fails
     std::atomic<bool> drained{true};
+    std::atomic<bool> failed{false}; ///< tear_down() finds a failure
 };
 
 struct arrived {
@@ -135,6 +136,7 @@ struct side : connection_service, tcp_cm_user {
         q.up = false;
         ++q.torn_down;
     }
+    bool has_failed(tcp_connection &q) override { return static_cast<cm_qp &>(q).failed; }
     bool is_drained(tcp_connection &q) override { return static_cast<cm_qp &>(q).drained; }
 
     DAT_CONN_QUAL listen(DAT_CONN_QUAL qualifier = 0)
@@ -436,6 +438,31 @@ TEST_SUITE("tcp_cm")
             CHECK(both.a.ep.events == 2);
             CHECK(both.a.torn_down == 1);
         }
+    }
+
+    TEST_CASE("a goodbye after a failure is a broken connection to who has seen the failure")
+    {
+        for (const DAT_CLOSE_FLAGS how : {DAT_CLOSE_ABRUPT_FLAG, DAT_CLOSE_GRACEFUL_FLAG}) {
+            pair_of_sides both;
+            both.a.failed = both.b.failed = true;
+            both.active.cm.disconnect(both.a, how);
+            CHECK(gets(both.a, disconnected)); // as its consumer wants it
+            CHECK(gets(both.b, broken));
+            CHECK(both.b.torn_down == 1);
+        }
+    }
+
+    TEST_CASE("a port ends a connection by the event of its choice, with the lock held")
+    {
+        pair_of_sides both;
+        [&]() OSD_UNCHECKED {
+            osd::lock_guard hold(both.active.lock);
+            both.active.cm.end(both.a, DAT_CONNECTION_EVENT_UNREACHABLE);
+            CHECK(both.a.ep.events == 1); // the service thread delivers it
+        }();
+        CHECK(gets(both.a, DAT_CONNECTION_EVENT_UNREACHABLE));
+        CHECK(gets(both.b, broken));
+        CHECK(both.a.torn_down == 1);
     }
 
     TEST_CASE("an upcall that fails a connection while it is forgotten leaves no event")
