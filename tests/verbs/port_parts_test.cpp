@@ -166,9 +166,20 @@ TEST_CASE("adapter parameters")
     CHECK(read.linger_ms == 5);
     CHECK(read.family == 6);
     CHECK(read.threads == 4);
+    REQUIRE(read_params("mlx5_1 2 cm=tcp tcp_interface=eth0 gid_index=3 sl=5", read).ok());
+    CHECK(read.port == 2);
+    CHECK(read.by_tcp);
+    CHECK(std::string(read.tcp_interface) == "eth0");
+    CHECK(read.gid_index == 3);
+    CHECK(read.service_level == 5);
+    REQUIRE(read_params("mlx5_1 cm=tcp cm=rdma tcp_interface=eth0", read).type() ==
+            DAT_INVALID_PARAMETER);
+    CHECK_FALSE(read.by_tcp);
     for (const char *wrong :
-         {"", "  ", "rxe0 x", "rxe0 1 2", "rxe0 family=5", "rxe0 linger_ms=", "rxe0 linger_ms=-1",
-          "rxe0 linger_ms=99999999999", "rxe0 threads=0", "rxe0 threads=17", "rxe0 no_such=1",
+         {"rxe0 cm=", "rxe0 cm=udp", "rxe0 cm=tcp tcp_interface=", "rxe0 cm=tcp sl=16",
+          "rxe0 tcp_interface=eth0", "", "  ", "rxe0 x", "rxe0 1 2", "rxe0 family=5",
+          "rxe0 linger_ms=", "rxe0 linger_ms=-1", "rxe0 linger_ms=99999999999", "rxe0 threads=0",
+          "rxe0 threads=17", "rxe0 no_such=1",
           "a_name_of_sixty_four_characters_is_longer_than_any_device_has_it_"}) {
         adapter_params ignored;
         CHECK_MESSAGE(read_params(wrong, ignored).type() == DAT_INVALID_PARAMETER, wrong);

@@ -15,8 +15,8 @@ import tempfile
 NAME = "verbs-stand-in"
 
 
-def registry(port):
-    lines = (f'{NAME} u2.0 {safety} default {port} dapl.2.0 "standin0 1" ""\n'
+def registry(port, params):
+    lines = (f'{NAME} u2.0 {safety} default {port} dapl.2.0 "standin0 1 {params}" ""\n'
              for safety in ("nonthreadsafe", "threadsafe"))
     return "".join(lines)
 
@@ -26,10 +26,11 @@ def main():
     for option in ("--conformance", "--stand-in", "--port", "--waivers"):
         parser.add_argument(option, required=True, type=pathlib.Path)
     parser.add_argument("--failing", action="store_true")
+    parser.add_argument("--params", default="", help="parameters of the adapter")
     args, others = parser.parse_known_args()
     with tempfile.TemporaryDirectory() as folder:
         conf, gone = pathlib.Path(folder, "dat.conf"), pathlib.Path(folder, "gone")
-        conf.write_text(registry(args.port), encoding="utf-8")
+        conf.write_text(registry(args.port, args.params), encoding="utf-8")
         # The library is loaded before the program's own, so that its calls come first.
         env = {**os.environ, "DAT_OVERRIDE": str(conf), "LD_PRELOAD": str(args.stand_in)}
         if args.failing:

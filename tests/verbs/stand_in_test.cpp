@@ -9,10 +9,12 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <netinet/in.h>
 #include <random>
 #include <set>
 #include <string>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <thread>
 #include <unistd.h>
 
@@ -33,6 +35,11 @@ bool write_registry(const std::string &path, const std::string &library)
         {"-odp", "odp=1"},
         {"-relaxed", "relaxed_ordering=1"},
         {"-tos", "tos_low_latency=104"},
+        {"-tcp", "cm=tcp sl=3"},
+        {"-tcp-nowhere", "cm=tcp tcp_interface=192.0.2.77"},
+        {"-tcp-gid1", "cm=tcp tcp_interface=lo gid_index=1"},
+        {"-tcp-gid7", "cm=tcp tcp_interface=lo gid_index=7"},
+        {"-tcp-lo", "cm=tcp tcp_interface=lo tos_premium=72"},
     };
     std::FILE *file = std::fopen(path.c_str(), "w");
     if (file == nullptr)
@@ -333,6 +340,108 @@ TEST_CASE("a class that the connection manager refuses ends the attempt, not the
     stand_in::device().traffic_classes = true;
 }
 
+// ---------------------------------------------------------------------------- cm=tcp
+
+namespace {
+
+/// Makes the device a RoCE device while it lives.
+struct ethernet {
+    ethernet() { stand_in::device().ethernet = true; }
+    ~ethernet() { stand_in::device().ethernet = false; }
+};
+
+} // namespace
+
+TEST_CASE("cm=tcp: connections are made without an identifier of rdma_cm, on the service level")
+{
+    adapter ia(named("-tcp-lo"));
+    const std::size_t before = stand_in::identifiers();
+    connected_pair pair(ia);
+    CHECK(stand_in::identifiers() == before);
+    move_data(pair.active, pair.passive);
+    move_data(pair.passive, pair.active);
+    CHECK_FALSE(stand_in::newest_way().by_gid); // one subnet
+    CHECK(stand_in::newest_way().path_mtu == 5);
+    MUST(pair.active.disconnect(DAT_CLOSE_GRACEFUL_FLAG));
+    next_connection(pair.passive.connect_evd, DAT_CONNECTION_EVENT_DISCONNECTED);
+    next_connection(pair.active.connect_evd, DAT_CONNECTION_EVENT_DISCONNECTED);
+}
+
+TEST_CASE("cm=tcp on InfiniBand: who wants a quality of service is refused, as nobody chooses it")
+{
+    adapter ia(named("-tcp-lo"));
+    CHECK(ia.provider.dat_qos_supported == DAT_QOS_BEST_EFFORT);
+    test_endpoint from(ia);
+    CHECK(same_type(dat_ep_connect(from.ep, ia.address(), 4711, 10'000'000, 0, nullptr,
+                                   DAT_QOS_PREMIUM, DAT_CONNECT_DEFAULT_FLAG),
+                    DAT_MODEL_NOT_SUPPORTED));
+}
+
+TEST_CASE("cm=tcp on RoCE: the GID is the adapter's address in RoCE v2, or the one asked for")
+{
+    const ethernet roce;
+    for (const auto &[suffix, index] : {std::pair("-tcp", 2), std::pair("-tcp-gid1", 1)}) {
+        CAPTURE(suffix);
+        adapter ia(named(suffix)); // without tcp_interface, the interface of the device
+        connected_pair pair(ia);
+        move_data(pair.active, pair.passive);
+        CHECK(stand_in::newest_way().by_gid);
+        CHECK(stand_in::newest_way().gid_index == index);
+    }
+    CHECK(stand_in::newest_way().service_level == 0);
+    adapter ia(named("-tcp"));
+    connected_pair pair(ia);
+    CHECK(stand_in::newest_way().service_level == 3);
+}
+
+TEST_CASE("cm=tcp on RoCE: both sides have the traffic class that the active one asked for")
+{
+    const ethernet roce;
+    adapter ia(named("-tcp-lo"));
+    listener at(ia);
+    test_endpoint from(ia);
+    test_endpoint to(ia);
+    MUST(dat_ep_connect(from.ep, ia.address(), at.qualifier, 10'000'000, 0, nullptr,
+                        DAT_QOS_PREMIUM, DAT_CONNECT_DEFAULT_FLAG));
+    MUST(dat_cr_accept(at.next_request(), to.ep, 0, nullptr));
+    CHECK(stand_in::newest_way().traffic_class == 72); // of the passive side
+    next_connection(from.connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
+    CHECK(stand_in::newest_way().traffic_class == 72);
+    next_connection(to.connect_evd, DAT_CONNECTION_EVENT_ESTABLISHED);
+}
+
+TEST_CASE("cm=tcp: addresses and GIDs that are not there are refused, and the log names them")
+{
+    CHECK(refusal_of("-tcp-nowhere").find("192.0.2.77") != std::string::npos);
+    CHECK(refusal_of("-tcp-gid7").find("gid_index") != std::string::npos);
+}
+
+TEST_CASE("cm=tcp: a peer that describes no queue pair of this kind of network is not connected to")
+{
+    adapter ia(named("-tcp-lo"));
+    listener at(ia);
+    // A request of tcp_cm with an address of 32 bytes, of an unknown edition.
+    std::string request("DAT\xc3\x01\x01\x20", 7);
+    request.resize(16, '\0');
+    for (int shift = 56; shift >= 0; shift -= 8)
+        request += static_cast<char>(at.qualifier >> shift);
+    request += std::string(32, '\x7f');
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(static_cast<std::uint16_t>(at.qualifier));
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+    REQUIRE(::connect(socket, reinterpret_cast<sockaddr *>(&to), sizeof to) == 0);
+    REQUIRE(::send(socket, request.data(), request.size(), 0) ==
+            static_cast<ssize_t>(request.size()));
+    test_endpoint accepting(ia);
+    MUST(dat_cr_accept(at.next_request(), accepting.ep, 0, nullptr));
+    next_connection(accepting.connect_evd, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR);
+    ::close(socket);
+    connected_pair pair(ia); // others are
+    move_data(pair.active, pair.passive);
+}
+
 // ---------------------------------------------------------------------------- windows
 
 namespace {
@@ -473,9 +582,11 @@ std::multiset<std::uint64_t> all_of(std::uint64_t count)
 
 } // namespace
 
-TEST_CASE("a failed device: connections are BROKEN, everything comes back, the adapter opens again")
+namespace {
+
+void fail_and_reopen(const std::string &name)
 {
-    adapter ia;
+    adapter ia(name);
     connected_pair pair(ia);
     test_endpoint idle(ia);
     listener at(ia);
@@ -512,19 +623,29 @@ TEST_CASE("a failed device: connections are BROKEN, everything comes back, the a
     {
         DAT_EVD_HANDLE async = DAT_HANDLE_NULL;
         DAT_IA_HANDLE other = DAT_HANDLE_NULL;
-        CHECK(open_adapter(ia_name, &async, &other) != DAT_SUCCESS);
+        CHECK(open_adapter(name, &async, &other) != DAT_SUCCESS);
     }
     stand_in::restore();
     {
-        adapter again; // while the failed one is open
+        adapter again(name); // while the failed one is open
         connected_pair good(again);
         move_data(good.active, good.passive);
     }
     at.free();
     CHECK(same_code(ia.close(DAT_CLOSE_ABRUPT_FLAG), DAT_SUCCESS));
-    adapter again;
+    adapter again(name);
     connected_pair good(again);
     move_data(good.active, good.passive);
+}
+
+} // namespace
+
+TEST_CASE("a failed device: connections are BROKEN, everything comes back, the adapter opens again")
+{
+    for (const char *suffix : {"", "-tcp-lo"}) {
+        CAPTURE(suffix);
+        fail_and_reopen(named(suffix));
+    }
 }
 
 namespace {
@@ -636,9 +757,9 @@ private:
 TEST_CASE("a device that fails at any moment: each request comes back once, each connection ends")
 {
     std::mt19937 chance(4711);
-    for (int round = 0; round < 100; ++round) {
+    for (int round = 0; round < 200; ++round) {
         CAPTURE(round);
-        adapter ia;
+        adapter ia(named(round % 2 == 0 ? "" : "-tcp-lo"));
         {
             unlucky_pair pair(ia, chance() % 24);
             pair.run(chance);

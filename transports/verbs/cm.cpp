@@ -2,6 +2,7 @@
 // Connections: the active side, the answer of the passive one, and their end.
 #include "internal.hpp"
 #include "pipe_signal.hpp"
+#include "tcp.hpp"
 
 #include "dapl_debug.hpp"
 
@@ -32,28 +33,6 @@ void conclude(hca &device, qp &q, DAT_EVENT_NUMBER event, const private_data &da
 }
 
 // ------------------------------------------------------------------------------- the queue pair
-
-/// RDMA reads of a connection: the peer's reads here, and ours there.
-struct read_depths {
-    std::uint8_t in;
-    std::uint8_t out;
-};
-
-read_depths wanted_reads(const qp &q)
-{
-    return {static_cast<std::uint8_t>(std::min(q.params.max_rdma_read_in, 254)),
-            static_cast<std::uint8_t>(std::min(q.params.max_rdma_read_out, 254))};
-}
-
-/// What both sides support. An iWARP peer that sends zeros does not negotiate.
-read_depths agreed_reads(const qp &q, std::uint8_t peer_wants, std::uint8_t peer_lets)
-{
-    read_depths reads = wanted_reads(q);
-    const bool silent = q.device->iwarp && peer_wants == 0 && peer_lets == 0;
-    if (!silent)
-        reads = {std::min(reads.in, peer_wants), std::min(reads.out, peer_lets)};
-    return reads;
-}
 
 const char *name_of(ibv_qp_state state)
 {
@@ -140,8 +119,8 @@ int resolve_route(hca &device, connection &c)
     return rdma_resolve_route(c.id, timeout) == 0 ? 0 : errno;
 }
 
-/// Sets the class of both directions, before the route is resolved: on Ethernet that of the packets,
-/// on InfiniBand the one by which the subnet manager chooses a service level.
+/// Sets the class of both directions, before the route is resolved: on Ethernet that of the
+/// packets, on InfiniBand the one by which the subnet manager chooses a service level.
 int set_class(const hca &device, const qp &q, const connection &c)
 {
     const bool asked = q.qos != DAT_QOS_BEST_EFFORT;
@@ -451,6 +430,21 @@ cm_event copy_of(const rdma_cm_event &raw)
 
 namespace vrb {
 
+read_depths wanted_reads(const qp &q)
+{
+    return {static_cast<std::uint8_t>(std::min(q.params.max_rdma_read_in, 254)),
+            static_cast<std::uint8_t>(std::min(q.params.max_rdma_read_out, 254))};
+}
+
+read_depths agreed_reads(const qp &q, std::uint8_t peer_wants, std::uint8_t peer_lets)
+{
+    read_depths reads = wanted_reads(q);
+    const bool silent = q.device->iwarp && peer_wants == 0 && peer_lets == 0;
+    if (!silent)
+        reads = {std::min(reads.in, peer_wants), std::min(reads.out, peer_lets)};
+    return reads;
+}
+
 bool take_cm_event(hca &device)
 {
     rdma_cm_event *raw = nullptr;
@@ -509,21 +503,35 @@ void break_connection(hca &device, qp &q)
 {
     if (!q.is_established())
         return;
+    if (device.tcp != nullptr)
+        return device.tcp->cm.end(q, q.phase() == phase::closing ? DAT_CONNECTION_EVENT_DISCONNECTED
+                                                                 : DAT_CONNECTION_EVENT_BROKEN);
     q.broken = true;
     q.close_after_ns = q.close_by_ns = 0;
     device.schedule(q, 0);
 }
 
+namespace {
+
+/// Ends the attempt by an event that the service thread delivers.
+void end_attempt(hca &device, qp &q, DAT_EVENT_NUMBER event) OSD_REQUIRES(device.lock)
+{
+    if (device.tcp != nullptr)
+        return device.tcp->cm.end(q, event);
+    tear_down(device, q);
+    device.deliver_later(q, event);
+}
+
+} // namespace
+
 void lose_device(hca &device, qp &q)
 {
     switch (q.phase()) {
     case phase::connecting:
-        tear_down(device, q);
-        device.deliver_later(q, DAT_CONNECTION_EVENT_UNREACHABLE);
+        end_attempt(device, q, DAT_CONNECTION_EVENT_UNREACHABLE);
         break;
     case phase::accepting:
-        tear_down(device, q);
-        device.deliver_later(q, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR);
+        end_attempt(device, q, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR);
         break;
     case phase::live:
     case phase::closing:
@@ -626,6 +634,8 @@ bool answer(qp &q, connection &c, const private_data &data)
 status transport::dapls_ib_connect(qp &q, const connect_params &params)
 {
     hca &device = *q.device;
+    if (device.tcp != nullptr)
+        return connect_by_tcp(q, params);
     const connect_attempt::limits most{device.address.ss_family,
                                        request_room(device, params.qualifier),
                                        device.params.connect_retry_ms};
@@ -648,6 +658,8 @@ status transport::dapls_ib_connect(qp &q, const connect_params &params)
 status transport::dapls_ib_accept_connection(cr &request, qp &q, const private_data &data)
 {
     hca &device = *q.device;
+    if (device.tcp != nullptr)
+        return accept_by_tcp(request, q, data);
     if (data.size > device.max_private_data)
         return invalid_parameter(3);
     const port_support::pipe_signal_hold no_sigpipe(device.siw);
@@ -667,6 +679,8 @@ status transport::dapls_ib_accept_connection(cr &request, qp &q, const private_d
 void transport::dapls_ib_disconnect(qp &q, DAT_CLOSE_FLAGS flags)
 {
     hca &device = *q.device;
+    if (device.tcp != nullptr)
+        return device.tcp->cm.disconnect(q, flags);
     const port_support::pipe_signal_hold no_sigpipe(device.siw);
     osd::lock_guard hold(device.lock);
     const phase state = q.phase();
@@ -689,6 +703,8 @@ void transport::dapls_ib_disconnect(qp &q, DAT_CLOSE_FLAGS flags)
 void transport::dapls_ib_disconnect_clean(qp &q)
 {
     hca &device = *q.device;
+    if (device.tcp != nullptr)
+        return device.tcp->cm.disconnect_clean(q);
     const port_support::pipe_signal_hold no_sigpipe(device.siw);
     osd::lock_guard hold(device.lock);
     tear_down(device, q);

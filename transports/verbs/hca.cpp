@@ -65,23 +65,46 @@ status open_channel(hca &device)
              device.params.device, std::strerror(error),
              limit.text[0] != '\0'
                  ? limit.text
-                 : "; is a device there (\"rdma link\") and the module rdma_ucm loaded?");
+                 : "; is a device there (\"rdma link\") and the module rdma_ucm loaded? "
+                   "cm=tcp does without");
     return status::error(DAT_INTERNAL_ERROR);
 }
 
-ibv_context *open_by_name(const char *name)
+/// Null and errno if there is no such device, or what `use` answers for it is null.
+template <class Use>
+auto with_device(const char *name, Use use) -> decltype(use(nullptr))
 {
     int count = 0;
     ibv_device **list = ibv_get_device_list(&count);
     if (list == nullptr)
         return nullptr;
     errno = ENODEV;
-    ibv_context *opened = nullptr;
-    for (int i = 0; i < count && opened == nullptr; ++i)
+    decltype(use(nullptr)) found = nullptr;
+    for (int i = 0; i < count && found == nullptr; ++i)
         if (std::strcmp(ibv_get_device_name(list[i]), name) == 0)
-            opened = ibv_open_device(list[i]);
+            found = use(list[i]);
     ibv_free_device_list(list);
-    return opened;
+    return found;
+}
+
+ibv_context *open_by_name(const char *name)
+{
+    return with_device(name, [](ibv_device *it) { return ibv_open_device(it); });
+}
+
+/// [cm=tcp] Without the connection manager of the kernel nobody knows which device is behind an
+/// address: the parameters name it.
+status name_device(hca &device)
+{
+    std::snprintf(device.name, sizeof device.name, "%s", device.params.device);
+    device.port_number = static_cast<std::uint8_t>(std::max(device.params.port, 1u));
+    if (with_device(device.name, [](ibv_device *it) { return it; }) != nullptr)
+        return success;
+    dapl_log(DAPL_DBG_TYPE_ERR,
+             "no RDMA device \"%s\"; \"ibv_devices\" lists those that there are, and cm=tcp wants "
+             "the name of one",
+             device.name);
+    return status::error(DAT_INTERNAL_ERROR);
 }
 
 void note_kind(hca &device)
@@ -161,6 +184,9 @@ status open_verbs(hca &device)
     if (!unblock(device.verbs->async_fd))
         return opening_failed(device, "fcntl of its descriptor", errno);
     note_kind(device);
+    if (device.params.by_tcp)
+        if (const status chosen = open_tcp(device); !chosen.ok())
+            return chosen;
     if (device.params.odp != 0 && !pages_on_demand(device)) {
         dapl_log(DAPL_DBG_TYPE_ERR,
                  "%s: odp=1: the device has no paging on demand for reliable "
@@ -198,6 +224,7 @@ void close_everything(hca &device)
     if (device.spare.handle != nullptr)
         transport::dapls_ib_cq_free(device.spare);
     stop_service(device);
+    close_tcp(device);
     close_connections(device);
     if (device.verbs != nullptr && ibv_close_device(device.verbs) != 0)
         dapl_log(DAPL_DBG_TYPE_ERR, "%s: ibv_close_device failed: %s", device.name,
@@ -214,7 +241,7 @@ const char *link_layer(const hca &device)
 {
     if (device.iwarp)
         return "IWARP";
-    return device.port_limits.link_layer == IBV_LINK_LAYER_ETHERNET ? "ROCE" : "IB";
+    return is_ethernet(device) ? "ROCE" : "IB";
 }
 
 void name_attributes(hca &device)
@@ -257,9 +284,11 @@ status transport::dapls_ib_open_hca(hca &device, const hca_open_params &params)
     osd::occupy_standard();
     read_environment(device.params);
     status opened = read_params(params.params, device.params);
-    if (opened.ok())
+    if (opened.ok() && device.params.by_tcp)
+        opened = name_device(device);
+    if (opened.ok() && !device.params.by_tcp)
         opened = open_channel(device);
-    if (opened.ok())
+    if (opened.ok() && !device.params.by_tcp)
         opened = find_interface(device);
     if (opened.ok())
         opened = open_verbs(device);
@@ -318,7 +347,8 @@ void transport::dapls_ib_query_hca(const hca &device, hca_attr &attr)
     attr.atomics = has_atomics(device);
     attr.solicited_wait = has_solicited(device);
     attr.ep_windows = attr.send_invalidate = device.peer_windows;
-    if (!device.siw) // whose kernel leaves it aside
+    // The kernel leaves the class aside for siw. Over TCP nobody asks InfiniBand's subnet manager.
+    if (!device.siw && (device.tcp == nullptr || is_ethernet(device)))
         attr.qos = adapter_params::all_qualities;
     attr.max_mr_size = limits.max_mr_size;
     attr.max_message_size = std::min<DAT_UINT32>(device.port_limits.max_msg_sz, max_transfer);

@@ -21,6 +21,11 @@ inline void log_failure(const hca &device, const char *call, int error)
 
 // --- hca.cpp
 
+inline bool is_ethernet(const hca &device)
+{
+    return device.port_limits.link_layer == IBV_LINK_LAYER_ETHERNET;
+}
+
 inline bool has_immediate(const hca &device)
 {
     return port_features.immediate_data && !device.iwarp;
@@ -177,6 +182,25 @@ void break_connection(hca &device, qp &q) OSD_REQUIRES(device.lock);
 /// The device brings nothing back any more: ends the connection or attempt of a queue pair, by an
 /// event that is delivered later, and flushes posted operations.
 void lose_device(hca &device, qp &q) OSD_REQUIRES(device.lock);
+
+/// RDMA reads of a connection: the peer's reads here, and ours there.
+struct read_depths {
+    std::uint8_t in;
+    std::uint8_t out;
+};
+/// What the consumer wants.
+read_depths wanted_reads(const qp &q);
+/// What both sides support. An iWARP peer that sends zeros does not negotiate.
+read_depths agreed_reads(const qp &q, std::uint8_t peer_wants, std::uint8_t peer_lets);
+
+// --- tcp.cpp: cm=tcp
+
+/// Makes the connection manager, and chooses what connections need. Logs why not.
+status open_tcp(hca &device);
+/// The service thread has ended before.
+void close_tcp(hca &device);
+status connect_by_tcp(qp &q, const connect_params &params);
+status accept_by_tcp(cr &request, qp &q, const private_data &data);
 
 // --- listener.cpp
 

@@ -2,6 +2,7 @@
 // Listeners and the requests that come in on them.
 #include "internal.hpp"
 #include "pipe_signal.hpp"
+#include "tcp.hpp"
 
 #include "dapl_debug.hpp"
 
@@ -96,6 +97,9 @@ void connection_request(hca &device, const cm_event &event)
 status transport::dapls_ib_setup_conn_listener(hca &device, listener &l, service_point &owner,
                                                DAT_CONN_QUAL &qualifier)
 {
+    l.device = &device;
+    if (device.tcp != nullptr)
+        return device.tcp->cm.listen(l, owner, qualifier);
     if (qualifier != 0 && port_of(qualifier) == 0)
         return invalid_parameter(2);
     osd::lock_guard hold(device.lock);
@@ -104,7 +108,6 @@ status transport::dapls_ib_setup_conn_listener(hca &device, listener &l, service
         return listening;
     if (qualifier == 0)
         qualifier = ntohs(rdma_get_src_port(l.id));
-    l.device = &device;
     l.owner = &owner;
     l.qualifier = qualifier;
     return success;
@@ -115,6 +118,8 @@ void transport::dapls_ib_remove_conn_listener(listener &l)
     hca &device = *l.device;
     if (device.foreign())
         return;
+    if (device.tcp != nullptr)
+        return device.tcp->cm.stop_listening(l);
     osd::lock_guard hold(device.lock);
     device.wait_quiet(&l);
     rdma_destroy_id(l.id); // lets the kernel refuse requests that were not read yet
@@ -123,6 +128,8 @@ void transport::dapls_ib_remove_conn_listener(listener &l)
 void transport::dapls_ib_reject_connection(cr &request, reject_reason reason,
                                            const private_data &data)
 {
+    if (request.from == nullptr)
+        return tcp_cm::reject(request.by_tcp, reason, data);
     hca &device = *request.from->device;
     const port_support::pipe_signal_hold no_sigpipe(device.siw);
     osd::lock_guard hold(device.lock);

@@ -6,6 +6,7 @@
 #include "osd_system.hpp"
 
 #include <cstdlib>
+#include <cstring>
 #include <utility>
 
 namespace dapl::verbs::vrb {
@@ -28,6 +29,8 @@ constexpr param_option<adapter_params> options[] = {
     {"tos_economy", &adapter_params::economy, 0, 255},
     {"tos_premium", &adapter_params::premium, 0, 255},
     {"relaxed_ordering", &adapter_params::relaxed_ordering, 0, 1},
+    {"gid_index", &adapter_params::gid_index, 0, 65535},
+    {"sl", &adapter_params::service_level, 0, 15},
 };
 
 // Ranges are taken from the fields of InfiniBand's messages, or make sense.
@@ -58,6 +61,26 @@ void read_variable(const param_option<adapter_params> &v, adapter_params &into)
     std::free(text);
 }
 
+constexpr char tcp_interface_is[] = "tcp_interface=";
+constexpr std::size_t longest_word =
+    sizeof tcp_interface_is + sizeof(adapter_params::tcp_interface);
+
+/// Reads a word of the connection manager; false if it is none.
+bool read_connection_manager(const char *word, adapter_params &params)
+{
+    if (std::strcmp(word, "cm=rdma") == 0 || std::strcmp(word, "cm=tcp") == 0) {
+        params.by_tcp = word[3] == 't';
+        return true;
+    }
+    const std::size_t before = sizeof tcp_interface_is - 1;
+    const std::size_t length = std::strlen(word);
+    if (std::strncmp(word, tcp_interface_is, before) != 0 || length == before ||
+        length - before >= sizeof params.tcp_interface)
+        return false;
+    std::memcpy(params.tcp_interface, word + before, length - before + 1);
+    return true;
+}
+
 } // namespace
 
 void read_environment(adapter_params &params)
@@ -72,12 +95,16 @@ status read_params(const char *text, adapter_params &params)
     if (!words.next(params.device))
         return words.refuse_word("no device is named");
     bool port_may_come = true;
-    const auto is_port = [&](const char *word) {
-        return std::exchange(port_may_come, false) && read_number(word, params.port);
+    const auto is_other = [&](const char *word) {
+        return (std::exchange(port_may_come, false) && read_number(word, params.port)) ||
+               read_connection_manager(word, params);
     };
-    const status read = words.read_options(options, params, is_port);
+    const status read = words.read_options<longest_word>(options, params, is_other,
+                                                         "cm (tcp or rdma), tcp_interface");
     if (read.ok() && params.family != 4 && params.family != 6)
         return words.refuse("family is 4 or 6");
+    if (read.ok() && !params.by_tcp && params.tcp_interface[0] != '\0')
+        return words.refuse("tcp_interface goes with cm=tcp");
     return read;
 }
 

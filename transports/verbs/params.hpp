@@ -27,6 +27,12 @@ struct adapter_params : port_support::traffic_classes {
     std::uint32_t relaxed_ordering = 0; ///< writes to memory may overtake each other
     std::uint32_t vector = own;         ///< completion vector of all CQs; own: spread over them
 
+    // Connections made over TCP, without the connection manager of the kernel (cm=tcp).
+    bool by_tcp = false;
+    char tcp_interface[64] = {};   ///< interface or address of TCP; empty: the device's own
+    std::uint32_t gid_index = own; ///< entry of the port's GID table
+    std::uint32_t service_level = 0;
+
     // Values from the environment. The defaults are the variables' defaults.
     std::uint32_t max_inline = 64;
     std::uint32_t ack_timer = 0; ///< 0: what the connection manager finds right for the path

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// The verbs port: reliable connections of libibverbs, set up by librdmacm.
+// The verbs port: reliable connections of libibverbs, set up by librdmacm or over TCP.
 //
 // Locks
 //   hca::lock      connection management: event channel, connections, phases, lists of the hca
@@ -23,6 +23,7 @@
 #include "osd_sync.hpp"
 #include "params.hpp"
 #include "port_features.hpp"
+#include "tcp_cm.hpp"
 #include "vectors.hpp"
 
 #include <infiniband/verbs.h>
@@ -41,6 +42,7 @@ struct hca;
 struct pd;
 struct qp;
 struct srq;
+class tcp_side;
 
 /// Scatter/gather entries of one operation, whatever more a device has.
 inline constexpr DAT_COUNT max_iov = 32;
@@ -151,7 +153,7 @@ inline ibv_send_wr with_opcode(ibv_wr_opcode opcode)
     return made;
 }
 
-struct qp : all_link, connection_state, drawing_link {
+struct qp : all_link, tcp_connection, drawing_link {
     // The sending thread's, inside its door. A null pointer: take the slow path, under the lock.
     osd::door send_door;
     std::atomic<ibv_qp *> fast_qp{nullptr};
@@ -188,6 +190,7 @@ struct qp : all_link, connection_state, drawing_link {
     std::uint32_t number = 0; ///< the device's number of the queue pair, with `shared`
     qp_params params{};
     DAT_QOS qos = DAT_QOS_BEST_EFFORT; ///< what its connect asked for
+    std::uint32_t first_psn = 0;       ///< [cm=tcp] number of the first packet that it sends
     connection *link_up = nullptr;
     /// [iWARP] Of the device's queue pair, when that cannot be destroyed yet.
     connection *heir = nullptr;
@@ -242,16 +245,15 @@ struct srq {
 };
 
 /// The listening side of a service point. Requests that came in live without it.
-struct listener {
+struct listener : tcp_listener {
     hca *device = nullptr;
-    rdma_cm_id *id = nullptr;
-    service_point *owner = nullptr;
-    DAT_CONN_QUAL qualifier = 0;
+    rdma_cm_id *id = nullptr; ///< null with cm=tcp
 };
 
-/// A connection request on its way from upcall to answer.
+/// A connection request on its way from upcall to answer; one of the members is used.
 struct cr {
     connection *from = nullptr;
+    tcp_request by_tcp{};
 };
 
 /// The CQs for which one thread makes the callbacks: the service thread for the first domain, a
@@ -275,6 +277,7 @@ struct hca : connection_service {
     adapter *owner = nullptr;
 
     ibv_context *verbs = nullptr;
+    tcp_side *tcp = nullptr; ///< [cm=tcp] in place of the channel and the anchor; see close_tcp()
     rdma_event_channel *channel = nullptr;
     rdma_cm_id *anchor = nullptr; ///< bound to the address: gets the event of device removal
     ibv_device_attr limits{};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "internal.hpp"
 #include "pipe_signal.hpp"
+#include "tcp.hpp"
 
 #include "dapl_debug.hpp"
 #include "dapl_line_limit.hpp"
@@ -473,6 +474,8 @@ void transport::dapls_ib_qp_free(qp &q)
     hca &device = *q.device;
     if (device.foreign())
         return;
+    if (device.tcp != nullptr)
+        device.tcp->cm.forget(q);
     const port_support::pipe_signal_hold no_sigpipe(device.siw);
     osd::lock_guard hold(device.lock);
     quit(device, q);
@@ -486,6 +489,8 @@ void transport::dapls_ib_qp_free(qp &q)
 status transport::dapls_ib_qp_reset(qp &q)
 {
     hca &device = *q.device;
+    if (device.tcp != nullptr)
+        device.tcp->cm.forget(q);
     const port_support::pipe_signal_hold no_sigpipe(device.siw);
     {
         osd::lock_guard hold(device.lock);

@@ -2,6 +2,7 @@
 // The service thread of an open adapter: it reads the connection manager's and the device's events,
 // keeps timers, and makes the upcalls; callbacks.cpp makes the CQs' callbacks.
 #include "internal.hpp"
+#include "tcp.hpp"
 
 #include "dapl_debug.hpp"
 #include "osd_system.hpp"
@@ -160,11 +161,15 @@ bool take_async_event(hca &device) OSD_REQUIRES(device.lock)
 
 // ------------------------------------------------------------------------------- the thread
 
-void attend_due(hca &device) OSD_REQUIRES(device.lock)
+/// Serves the connections that are due. Returns when to be called again at the latest.
+std::int64_t attend_due(hca &device) OSD_REQUIRES(device.lock)
 {
+    if (device.tcp != nullptr)
+        return device.tcp->cm.serve();
     const std::int64_t now = osd::now_ns(); // what becomes due meanwhile waits for the next round
     while (connection_state *due = device.timers.pop_due(now))
         attend(device, static_cast<qp &>(*due));
+    return device.timers.next_due();
 }
 
 void serve_event(hca &device, const void *tag) OSD_REQUIRES(device.lock)
@@ -184,11 +189,11 @@ void serve_hca(void *argument)
     hca &device = *static_cast<hca *>(argument);
     osd::lock_guard hold(device.lock);
     while (!device.events.is_stopping(device.lock)) {
-        for (void *tag : device.events.wait(device.lock, device.timers.next_due()))
+        const std::int64_t due_ns = attend_due(device);
+        for (void *tag : device.events.wait(device.lock, due_ns))
             serve_event(device, tag);
         call_owners_of_deferred(device, device.domains[0]);
         break_flushed(device);
-        attend_due(device);
     }
 }
 
@@ -204,10 +209,20 @@ void device_failed(hca &device)
     device.run_upcall(&device, [&] { dapl_evd_un_async_error_callback(*device.owner); });
 }
 
+namespace {
+
+bool watch_connections(hca &device)
+{
+    if (device.tcp != nullptr)
+        return device.tcp->cm.open(device.address);
+    return device.events.add(device.channel->fd, EPOLLIN, &device.channel);
+}
+
+} // namespace
+
 bool start_service(hca &device)
 {
-    const bool ready = device.events.open() && start_domains(device) &&
-                       device.events.add(device.channel->fd, EPOLLIN, &device.channel) &&
+    const bool ready = device.events.open() && start_domains(device) && watch_connections(device) &&
                        device.events.add(device.verbs->async_fd, EPOLLIN, &device.verbs) &&
                        device.events.start("dapl-verbs", serve_hca, &device);
     if (!ready)

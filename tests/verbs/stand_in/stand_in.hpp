@@ -19,6 +19,7 @@ struct settings {
     bool relaxed_ordering = true;
     bool windows_of_one_peer = true; ///< type 2, and messages that close them
     bool traffic_classes = true;
+    bool ethernet = false; ///< RoCE behind the loopback interface, with three GIDs; see way
     /// Lengths of sent messages in completions, which real devices leave undefined.
     std::uint32_t length_of_sent = 0xdeadbeef;
 };
@@ -36,6 +37,16 @@ std::size_t inline_posts();
 std::size_t queue_pairs();
 /// The traffic class of the route that was resolved last.
 std::uint8_t class_of_newest_route();
+/// How the queue pair that was connected last reaches its peer. Of the GIDs with `ethernet` the
+/// first and the last are of 127.0.0.1, the last two of RoCE v2.
+struct way {
+    bool by_gid;
+    int gid_index;
+    int traffic_class;
+    int service_level;
+    int path_mtu; ///< an ibv_mtu
+};
+way newest_way();
 /// How many identifiers of the connection manager there are.
 std::size_t identifiers();
 /// How often a CQ was to be armed, with or without success.

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <endian.h>
+#include <net/if.h>
 
 #undef ibv_reg_mr
 #undef ibv_query_port
@@ -59,9 +61,9 @@ int query_port(ibv_context *, std::uint8_t port, ibv_port_attr *attr, std::size_
     ibv_port_attr is{};
     is.state = IBV_PORT_ACTIVE;
     is.max_mtu = is.active_mtu = IBV_MTU_4096;
-    is.gid_tbl_len = 1;
+    is.gid_tbl_len = device().ethernet ? 3 : 1;
     is.max_msg_sz = 0x40000000;
-    is.link_layer = IBV_LINK_LAYER_INFINIBAND;
+    is.link_layer = device().ethernet ? IBV_LINK_LAYER_ETHERNET : IBV_LINK_LAYER_INFINIBAND;
     std::memcpy(attr, &is, std::min(size, sizeof is));
     return 0;
 }
@@ -354,6 +356,12 @@ std::size_t identifiers()
     return all().identifiers.size();
 }
 
+way newest_way()
+{
+    const hold guard(all().lock);
+    return all().newest_way;
+}
+
 void add_device_memory(void *address, std::size_t size, void *behind)
 {
     const hold guard(all().lock);
@@ -470,6 +478,30 @@ int ibv_query_device(ibv_context *, ibv_device_attr *attr)
     is.max_srq_sge = 32;
     is.phys_port_cnt = 1;
     *attr = is;
+    return 0;
+}
+
+int _ibv_query_gid_ex(ibv_context *, std::uint32_t port, std::uint32_t index, ibv_gid_entry *entry,
+                      std::uint32_t, std::size_t size)
+{
+    const std::uint32_t count = device().ethernet ? 3 : 1;
+    if (port != 1 || index >= count)
+        return EINVAL;
+    ibv_gid_entry is{};
+    is.gid_index = index;
+    is.port_num = port;
+    is.gid_type = IBV_GID_TYPE_IB;
+    is.gid.global.subnet_prefix = htobe64(0xfe80000000000000);
+    is.gid.global.interface_id = 1;
+    if (device().ethernet) {
+        is.gid_type = index == 0 ? IBV_GID_TYPE_ROCE_V1 : IBV_GID_TYPE_ROCE_V2;
+        is.gid = {};
+        is.gid.raw[10] = is.gid.raw[11] = 0xff;
+        is.gid.raw[12] = index == 1 ? 192 : 127;
+        is.gid.raw[15] = 1;
+        is.ndev_ifindex = if_nametoindex("lo");
+    }
+    std::memcpy(entry, &is, std::min(size, sizeof is));
     return 0;
 }
 
@@ -699,6 +731,11 @@ int ibv_modify_qp(ibv_qp *handle, ibv_qp_attr *wanted, int mask)
         return EIO;
     if ((mask & IBV_QP_DEST_QPN) != 0)
         q.peer = wanted->dest_qp_num;
+    if ((mask & IBV_QP_AV) != 0) {
+        const ibv_ah_attr &to = wanted->ah_attr;
+        all().newest_way = {to.is_global != 0, to.grh.sgid_index, to.grh.traffic_class, to.sl,
+                            wanted->path_mtu};
+    }
     if ((mask & IBV_QP_ACCESS_FLAGS) != 0)
         q.rights = wanted->qp_access_flags;
     if ((mask & IBV_QP_RNR_RETRY) != 0)
