@@ -47,6 +47,8 @@ struct way {
     int path_mtu; ///< an ibv_mtu
 };
 way newest_way();
+/// How many queue pairs were connected with this traffic class, since the program began.
+std::size_t ways_of_class(int traffic_class);
 /// How many identifiers of the connection manager there are.
 std::size_t identifiers();
 /// How often a CQ was to be armed, with or without success.

@@ -359,7 +359,16 @@ std::size_t identifiers()
 way newest_way()
 {
     const hold guard(all().lock);
-    return all().newest_way;
+    return all().ways.back();
+}
+
+std::size_t ways_of_class(int traffic_class)
+{
+    const hold guard(all().lock);
+    return static_cast<std::size_t>(
+        std::count_if(all().ways.begin(), all().ways.end(), [traffic_class](const way &each) {
+            return each.traffic_class == traffic_class;
+        }));
 }
 
 void add_device_memory(void *address, std::size_t size, void *behind)
@@ -733,8 +742,8 @@ int ibv_modify_qp(ibv_qp *handle, ibv_qp_attr *wanted, int mask)
         q.peer = wanted->dest_qp_num;
     if ((mask & IBV_QP_AV) != 0) {
         const ibv_ah_attr &to = wanted->ah_attr;
-        all().newest_way = {to.is_global != 0, to.grh.sgid_index, to.grh.traffic_class, to.sl,
-                            wanted->path_mtu};
+        all().ways.push_back({to.is_global != 0, to.grh.sgid_index, to.grh.traffic_class, to.sl,
+                              wanted->path_mtu});
     }
     if ((mask & IBV_QP_ACCESS_FLAGS) != 0)
         q.rights = wanted->qp_access_flags;

@@ -205,7 +205,7 @@ struct world {
     std::size_t inline_posts = 0;
     std::size_t times_armed = 0;
     std::uint8_t newest_class = 0; ///< of the route that was resolved last
-    way newest_way{};
+    std::vector<way> ways; ///< of the queue pairs that were connected, in this order
     bool arms = true; ///< CQs can be armed
     std::set<context *> contexts;
     std::vector<completion_queue *> queues;
