@@ -416,28 +416,45 @@ TEST_CASE("cm=tcp: addresses and GIDs that are not there are refused, and the lo
     CHECK(refusal_of("-tcp-gid7").find("gid_index") != std::string::npos);
 }
 
-TEST_CASE("cm=tcp: a peer that describes no queue pair of this kind of network is not connected to")
+namespace {
+
+/// Asks for a connection with a description of 32 bytes that begins with these. The socket.
+int ask_by_tcp(DAT_CONN_QUAL qualifier, char edition, char layer)
 {
-    adapter ia(named("-tcp-lo"));
-    listener at(ia);
-    // A request of tcp_cm with an address of 32 bytes, of an unknown edition.
-    std::string request("DAT\xc3\x01\x01\x20", 7);
+    std::string request("DAT\xc3\x01\x01\x20", 7); // a request of tcp_cm
     request.resize(16, '\0');
     for (int shift = 56; shift >= 0; shift -= 8)
-        request += static_cast<char>(at.qualifier >> shift);
-    request += std::string(32, '\x7f');
+        request += static_cast<char>(qualifier >> shift);
+    request += {edition, layer};
+    request += std::string(30, '\x01');
     sockaddr_in to{};
     to.sin_family = AF_INET;
-    to.sin_port = htons(static_cast<std::uint16_t>(at.qualifier));
+    to.sin_port = htons(static_cast<std::uint16_t>(qualifier));
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
     REQUIRE(::connect(socket, reinterpret_cast<sockaddr *>(&to), sizeof to) == 0);
     REQUIRE(::send(socket, request.data(), request.size(), 0) ==
             static_cast<ssize_t>(request.size()));
-    test_endpoint accepting(ia);
-    MUST(dat_cr_accept(at.next_request(), accepting.ep, 0, nullptr));
-    next_connection(accepting.connect_evd, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR);
-    ::close(socket);
+    return socket;
+}
+
+} // namespace
+
+TEST_CASE("cm=tcp: a peer of another edition or kind of network is not connected to")
+{
+    constexpr char edition = 1, infiniband = 1, ethernet_too = 2;
+    adapter ia(named("-tcp-lo"));
+    listener at(ia);
+    for (const auto &[first, second] : {std::pair<char, char>(edition + 1, infiniband),
+                                        std::pair<char, char>(edition, ethernet_too)}) {
+        const int socket = ask_by_tcp(at.qualifier, first, second);
+        test_endpoint accepting(ia);
+        MUST(dat_cr_accept(at.next_request(), accepting.ep, 0, nullptr));
+        char answer = 0;
+        CHECK(::recv(socket, &answer, 1, 0) <= 0);
+        next_connection(accepting.connect_evd, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR);
+        ::close(socket);
+    }
     connected_pair pair(ia); // others are
     move_data(pair.active, pair.passive);
 }
