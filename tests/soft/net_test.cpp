@@ -236,6 +236,25 @@ TEST_CASE("a set is readable when one of its members is")
     CHECK(first.next(late()) == 3);
 }
 
+TEST_CASE("a member of a set wakes who sleeps on it alone, too")
+{
+    mailbox from;
+    mailbox here;
+    descriptor_set set;
+    REQUIRE(set.open());
+    REQUIRE(set.add(here.io.descriptor()));
+    for (std::uint8_t i = 0; i < 3; ++i) {
+        from.send(here.io.address(), i);
+        REQUIRE(readable(here.io.descriptor(), late()));
+        set.clear(); // cleared before the socket is read
+        CHECK(here.next(soon()) == i);
+        CHECK(!readable(here.io.descriptor(), soon()));
+    }
+    set.remove(here.io.descriptor());
+    from.send(here.io.address(), 3);
+    CHECK(here.next(late()) == 3);
+}
+
 /// A burst of requests to one listener is repeated while it is slow, and each repetition probes. A
 /// socket for each of them made it slower still.
 TEST_CASE("probes of one port share a socket and a datagram, for a while")

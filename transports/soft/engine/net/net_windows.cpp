@@ -117,8 +117,8 @@ namespace {
 /// What a waitable is the address of: an event, set as long as there may be something.
 struct source {
     HANDLE event = nullptr;
-    SOCKET socket = INVALID_SOCKET;   ///< that sets it, if one does
-    std::atomic<HANDLE> set{nullptr}; ///< the event of the set that it is in
+    SOCKET socket = INVALID_SOCKET;     ///< that sets it, if one does
+    std::atomic<source *> set{nullptr}; ///< that it is in: a socket sets the event there, not here
     std::atomic<bool> has_woken{false}; ///< a sleep was ended since the event was reset
 };
 
@@ -172,8 +172,8 @@ void wake_signal::raise()
         return;
     source &own = *source_of(descriptor_);
     SetEvent(own.event);
-    if (HANDLE set = own.set.load(); set != nullptr)
-        SetEvent(set);
+    if (const source *set = own.set.load(); set != nullptr)
+        SetEvent(set->event);
 }
 
 void wake_signal::clear()
@@ -237,13 +237,13 @@ void descriptor_set::close()
 /// there is something to read already.
 bool descriptor_set::add(waitable member)
 {
-    const HANDLE event = source_of(descriptor_)->event;
+    source &set = *source_of(descriptor_);
     source &one = *source_of(member);
-    if (one.socket != INVALID_SOCKET)
-        return WSAEventSelect(one.socket, event, FD_READ) == 0;
-    one.set.store(event);
-    if (WaitForSingleObject(one.event, 0) == WAIT_OBJECT_0)
-        SetEvent(event);
+    if (one.socket != INVALID_SOCKET && WSAEventSelect(one.socket, set.event, FD_READ) != 0)
+        return false;
+    one.set.store(&set);
+    if (one.socket == INVALID_SOCKET && WaitForSingleObject(one.event, 0) == WAIT_OBJECT_0)
+        SetEvent(set.event);
     return true;
 }
 
@@ -273,13 +273,46 @@ void pause(osd::deadline until)
         osd::yield();
 }
 
-/// Any of them may have ended the sleep: the system names the first only.
-void note_wake(const waitable *descriptors, std::uint32_t count)
-{
-    for (std::uint32_t i = 0; i < count; ++i)
-        if (descriptors[i] >= 0)
-            source_of(descriptors[i])->has_woken.store(true);
-}
+/// The events of descriptors, as the system wants them. Negative descriptors have none; a socket in
+/// a set has the event of the set, too.
+class event_list {
+public:
+    event_list(const waitable *descriptors, std::uint32_t count)
+    {
+        for (std::uint32_t i = 0; i < count; ++i)
+            if (descriptors[i] >= 0) {
+                source &one = *source_of(descriptors[i]);
+                add(one);
+                if (source *set = one.set.load(); set != nullptr && one.socket != INVALID_SOCKET)
+                    add(*set);
+            }
+    }
+
+    bool empty() const { return used_ == 0; }
+    DWORD wait(DWORD limit_ms) const
+    {
+        return WaitForMultipleObjects(used_, events_, FALSE, limit_ms);
+    }
+    /// Any of them may have ended the sleep: the system names the first only.
+    void note_wake() const
+    {
+        for (DWORD i = 0; i < used_; ++i)
+            sources_[i]->has_woken.store(true);
+    }
+
+private:
+    void add(source &one)
+    {
+        if (used_ == MAXIMUM_WAIT_OBJECTS)
+            return;
+        sources_[used_] = &one;
+        events_[used_++] = one.event;
+    }
+
+    DWORD used_ = 0;
+    HANDLE events_[MAXIMUM_WAIT_OBJECTS];
+    source *sources_[MAXIMUM_WAIT_OBJECTS];
+};
 
 } // namespace
 
@@ -288,12 +321,8 @@ osd::wait_result wait_for(const waitable *descriptors, std::uint32_t count, osd:
 {
     if (ready != nullptr)
         *ready = UINT64_MAX; // the system names the first only
-    HANDLE events[MAXIMUM_WAIT_OBJECTS];
-    DWORD used = 0;
-    for (std::uint32_t i = 0; i < count && used < MAXIMUM_WAIT_OBJECTS; ++i)
-        if (descriptors[i] >= 0)
-            events[used++] = source_of(descriptors[i])->event;
-    if (used == 0) {
+    const event_list events(descriptors, count);
+    if (events.empty()) {
         pause(until);
         return osd::wait_result::timed_out;
     }
@@ -301,8 +330,8 @@ osd::wait_result wait_for(const waitable *descriptors, std::uint32_t count, osd:
     do {
         const int left_ms = until.remaining_ms();
         const DWORD limit = left_ms < 0 ? INFINITE : static_cast<DWORD>(left_ms);
-        if (WaitForMultipleObjects(used, events, FALSE, limit) != WAIT_TIMEOUT) {
-            note_wake(descriptors, count);
+        if (events.wait(limit) != WAIT_TIMEOUT) {
+            events.note_wake();
             return osd::wait_result::woken;
         }
     } while (!until.has_passed());
