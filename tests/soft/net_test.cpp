@@ -111,6 +111,25 @@ TEST_CASE("a signal wakes who sleeps, until it is cleared")
     waker.join();
 }
 
+TEST_CASE("a sleep tells which descriptors may have ended it: none before the first that did")
+{
+    wake_signal one, other;
+    wake_timer timer;
+    REQUIRE((one.open() && other.open() && timer.open()));
+    const waitable all[] = {one.descriptor(), -1, other.descriptor(), timer.descriptor()};
+    std::uint64_t ready = 0;
+    timer.set(0);
+    REQUIRE(wait_for(all, 4, late(), &ready) == osd::wait_result::woken);
+    CHECK(ready == 1 << 3);
+    other.raise();
+    REQUIRE(wait_for(all, 4, late(), &ready) == osd::wait_result::woken);
+    CHECK((ready & 0b111) == 1 << 2);
+    one.raise();
+    REQUIRE(wait_for(all, 4, late(), &ready) == osd::wait_result::woken);
+    CHECK((ready & 1) == 1);
+    CHECK((ready & 0b10) == 0);
+}
+
 TEST_CASE("a timer wakes who sleeps, at the time that it was set to last, until it is set again")
 {
     wake_timer timer;
@@ -245,7 +264,10 @@ TEST_CASE("a member of a set wakes who sleeps on it alone, too")
     REQUIRE(set.add(here.io.descriptor()));
     for (std::uint8_t i = 0; i < 3; ++i) {
         from.send(here.io.address(), i);
-        REQUIRE(readable(here.io.descriptor(), late()));
+        std::uint64_t ready = 0;
+        const waitable both[] = {-1, here.io.descriptor()};
+        REQUIRE(wait_for(both, 2, late(), &ready) == osd::wait_result::woken);
+        CHECK(ready == 0b10);
         set.clear(); // cleared before the socket is read
         CHECK(here.next(soon()) == i);
         CHECK(!readable(here.io.descriptor(), soon()));

@@ -37,6 +37,41 @@ TEST_CASE("many connections work, and idle they use next to no processor time")
         CHECK(!each.next(std::chrono::milliseconds(0)).has_value());
 }
 
+namespace {
+
+/// Whether the thread sleeps at most so often in each second of a while.
+bool sleeps_long(const shard &its, std::uint64_t each_second)
+{
+    const std::uint64_t sleeps = its.sleeps();
+    const std::int64_t begun = osd::now_ns();
+    std::this_thread::sleep_for(std::chrono::seconds(2));
+    const auto seconds = static_cast<std::uint64_t>(osd::now_ns() - begun) / 1'000'000'000;
+    return its.sleeps() - sleeps <= each_second * seconds;
+}
+
+} // namespace
+
+/// Ones that wake up every few milliseconds use a hundredth of a processor, by Wine more.
+TEST_CASE("a thread sleeps from one timer to the next, whatever woke it before")
+{
+    host here(on_loopback());
+    shard &its = here.hca.shard_at(0);
+    REQUIRE(becomes_true([&] {
+        its.kick();
+        return its.sleeps() != 0;
+    }));
+    CHECK(becomes_true([&] { return sleeps_long(its, 1); }));
+    end a(here);
+    end b(here);
+    REQUIRE(establish(a, b));
+    REQUIRE(b.receive(0, 64));
+    REQUIRE(a.send(0, 64));
+    expect(b.received(), work_status::success);
+    expect(a.sent(), work_status::success);
+    // four slow timers, and a probe of each side with its answer
+    CHECK(becomes_true([&] { return sleeps_long(its, 40); }));
+}
+
 TEST_SUITE_END();
 
 } // namespace scale_suite

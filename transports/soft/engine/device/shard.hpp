@@ -41,6 +41,8 @@ public:
     void cycle_locks() { pairs_.cycle_locks(); }
     pair_counts counts() { return pairs_.counts(); }
     stray_counts strays() { return progress_.strays(); }
+    /// How often its thread has slept.
+    std::uint64_t sleeps() const { return context_.sleep.sleeps(); }
     void lose_device() { progress_.lose_device(); }
     /// See pair_table. Any thread.
     void *end_receive(std::uint32_t id) { return pairs_.end_receive(id); }

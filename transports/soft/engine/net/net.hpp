@@ -236,6 +236,10 @@ private:
 osd::wait_result wait_for(const waitable *descriptors, std::uint32_t count, osd::deadline until,
                           std::uint64_t *ready = nullptr);
 
+/// How long a thread may sleep on descriptors of its own, in nanoseconds. Where the program can
+/// close them, no wake-up ends a sleep that has begun on them.
+extern const std::int64_t longest_sleep_ns;
+
 /// Whether the system sends packets in the class of the address that they go to.
 bool sets_traffic_classes();
 

@@ -777,6 +777,9 @@ void descriptor_set::clear()
     // It is readable as long as one of its members is.
 }
 
+/// A program that closes all descriptors, as a daemon does at its start, closes the device's too.
+const std::int64_t longest_sleep_ns = 2'000'000'000;
+
 osd::wait_result wait_for(const waitable *descriptors, std::uint32_t count, osd::deadline until,
                           std::uint64_t *ready)
 {

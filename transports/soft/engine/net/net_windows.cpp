@@ -120,6 +120,15 @@ struct source {
     SOCKET socket = INVALID_SOCKET;     ///< that sets it, if one does
     std::atomic<source *> set{nullptr}; ///< that it is in: a socket sets the event there, not here
     std::atomic<bool> has_woken{false}; ///< a sleep was ended since the event was reset
+
+    /// Resets the event before what set it is looked at: what comes later, or is left behind, sets
+    /// it again. Most looks find an event that has woken nobody, and save that call of the system:
+    /// one that is set all the same ends one sleep at once.
+    void reset_if_woken()
+    {
+        if (has_woken.load(std::memory_order_relaxed) && has_woken.exchange(false))
+            ResetEvent(event);
+    }
 };
 
 source *source_of(waitable descriptor)
@@ -257,8 +266,11 @@ void descriptor_set::remove(waitable member)
 
 void descriptor_set::clear()
 {
-    ResetEvent(source_of(descriptor_)->event);
+    source_of(descriptor_)->reset_if_woken();
 }
+
+/// Handles have no numbers that a program would close unseen.
+const std::int64_t longest_sleep_ns = INT64_MAX;
 
 namespace {
 
@@ -282,9 +294,9 @@ public:
         for (std::uint32_t i = 0; i < count; ++i)
             if (descriptors[i] >= 0) {
                 source &one = *source_of(descriptors[i]);
-                add(one);
+                add(one, i);
                 if (source *set = one.set.load(); set != nullptr && one.socket != INVALID_SOCKET)
-                    add(*set);
+                    add(*set, i);
             }
     }
 
@@ -293,25 +305,34 @@ public:
     {
         return WaitForMultipleObjects(used_, events_, FALSE, limit_ms);
     }
-    /// Any of them may have ended the sleep: the system names the first only.
-    void note_wake() const
+    /// Notes which of them may have ended a sleep, and returns a bit for each: the system names the
+    /// first that is set, and says nothing of those behind it.
+    std::uint64_t note_wake(DWORD result) const
     {
-        for (DWORD i = 0; i < used_; ++i)
+        std::uint64_t ready = 0;
+        // A sleep that fails says nothing of any.
+        for (DWORD i = result < WAIT_OBJECT_0 + used_ ? result - WAIT_OBJECT_0 : 0; i < used_;
+             ++i) {
             sources_[i]->has_woken.store(true);
+            ready |= std::uint64_t{1} << places_[i];
+        }
+        return ready;
     }
 
 private:
-    void add(source &one)
+    void add(source &one, std::uint32_t place)
     {
         if (used_ == MAXIMUM_WAIT_OBJECTS)
             return;
         sources_[used_] = &one;
-        events_[used_++] = one.event;
+        events_[used_] = one.event;
+        places_[used_++] = place;
     }
 
     DWORD used_ = 0;
     HANDLE events_[MAXIMUM_WAIT_OBJECTS];
     source *sources_[MAXIMUM_WAIT_OBJECTS];
+    std::uint32_t places_[MAXIMUM_WAIT_OBJECTS];
 };
 
 } // namespace
@@ -319,8 +340,6 @@ private:
 osd::wait_result wait_for(const waitable *descriptors, std::uint32_t count, osd::deadline until,
                           std::uint64_t *ready)
 {
-    if (ready != nullptr)
-        *ready = UINT64_MAX; // the system names the first only
     const event_list events(descriptors, count);
     if (events.empty()) {
         pause(until);
@@ -330,8 +349,10 @@ osd::wait_result wait_for(const waitable *descriptors, std::uint32_t count, osd:
     do {
         const int left_ms = until.remaining_ms();
         const DWORD limit = left_ms < 0 ? INFINITE : static_cast<DWORD>(left_ms);
-        if (events.wait(limit) != WAIT_TIMEOUT) {
-            events.note_wake();
+        if (const DWORD result = events.wait(limit); result != WAIT_TIMEOUT) {
+            const std::uint64_t woken = events.note_wake(result);
+            if (ready != nullptr)
+                *ready = woken;
             return osd::wait_result::woken;
         }
     } while (!until.has_passed());
@@ -617,14 +638,11 @@ send_result udp_io::send(const net_address &to, const out_packet *packets, std::
     return send_result::sent;
 }
 
-/// The event is reset first: a datagram that comes later, or is left behind, sets it again. A call
-/// of the system for each poll is saved: what is still set ends one sleep at once.
 std::uint32_t udp_io::receive(in_packets *into, std::uint32_t capacity)
 {
     udp_source &own = udp_of(socket_);
     const std::uint32_t wanted = capacity < batch_ ? capacity : batch_;
-    if (own.has_woken.load(std::memory_order_relaxed) && own.has_woken.exchange(false))
-        ResetEvent(own.event);
+    own.reset_if_woken();
     std::uint32_t count = 0;
     while (count < wanted) {
         in_packets &next = into[count];

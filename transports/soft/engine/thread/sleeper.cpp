@@ -11,9 +11,6 @@ namespace {
 
 constexpr std::int64_t tick_ns = attendance::longest_pause_ns; ///< used while consumers come and go
 constexpr std::int64_t grace_ns = 200'000; ///< a consumer that polls comes within it
-/// A program that closes all descriptors, as a daemon does at its start, closes the device's too. A
-/// sleep that has begun on them keeps them open, and no wake-up can end it.
-constexpr std::int64_t longest_sleep_ns = 2'000'000'000;
 constexpr std::int64_t first_timer_ns = std::int64_t{rtt_estimator::min_rto_us} * 1000;
 
 osd::deadline at_time(std::int64_t ns)
@@ -157,7 +154,8 @@ std::int64_t sleeper::limit(std::int64_t due_ns, bool worked) const
 std::uint64_t sleeper::wait_once(std::int64_t due_ns, const waitable *descriptors)
 {
     std::uint64_t ready = 0;
-    const std::int64_t latest_ns = osd::now_ns() + longest_sleep_ns;
+    const std::int64_t latest_ns =
+        longest_sleep_ns == INT64_MAX ? INT64_MAX : osd::now_ns() + longest_sleep_ns;
     const std::int64_t until_ns = alarm_.is_open() ? latest_ns : std::min(due_ns, latest_ns);
     const bool woken =
         wait_for(descriptors, sources + 1, at_time(until_ns), &ready) == osd::wait_result::woken;
@@ -166,6 +164,7 @@ std::uint64_t sleeper::wait_once(std::int64_t due_ns, const waitable *descriptor
 
 std::uint64_t sleeper::finish(std::uint64_t ready)
 {
+    sleeps_.store(sleeps_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     leaves_socket_.store(false);
     watched_.clear(); // cleared before the socket is read
     {

@@ -63,6 +63,8 @@ public:
     void end_wait();
     /// Consumers poll or wait: a post that is deferred will be sent by one of them soon.
     bool attended() const { return attended_.load(std::memory_order_relaxed); }
+    /// How often the thread has slept.
+    std::uint64_t sleeps() const { return sleeps_.load(std::memory_order_relaxed); }
 
     // --- the thread
 
@@ -119,6 +121,7 @@ private:
     std::atomic<bool> leaves_socket_{false}; ///< sleeps, and watches neither the socket nor the set
     std::atomic<std::uint32_t> polls_{0};
     std::atomic<bool> attended_{false};
+    std::atomic<std::uint64_t> sleeps_{0};
     std::atomic<bool> waited_{false};       ///< a consumer slept on the socket since judge()
     std::atomic<std::uint32_t> waiters_{0}; ///< consumers that sleep on the socket
 
