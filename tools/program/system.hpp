@@ -6,11 +6,20 @@
 
 #include <cstddef>
 #include <cstdio>
+#include <optional>
 #include <string>
 
 namespace program {
 
 int process_id();
+/// The system's number of the calling thread.
+int thread_id();
+/// Whether a thread of this process sleeps in the kernel; nothing where the system does not tell.
+std::optional<bool> is_asleep(int thread);
+/// Descriptors or handles that the process has open.
+std::size_t open_descriptors();
+/// Threads of the process. One that was joined may be among them for a moment.
+std::size_t threads();
 /// Name of the running program, without its folder.
 std::string own_name();
 /// Starts the program again in its place, with other variables. Returns the error as text.

@@ -21,6 +21,43 @@ int process_id()
     return ::getpid();
 }
 
+int thread_id()
+{
+    return ::gettid();
+}
+
+/// The state stands behind the name in parentheses, which may have any characters.
+std::optional<bool> is_asleep(int thread)
+{
+    std::string stat;
+    std::getline(std::ifstream("/proc/self/task/" + std::to_string(thread) + "/stat"), stat);
+    const std::size_t name_end = stat.rfind(')');
+    return name_end != std::string::npos && stat.compare(name_end, 3, ") S") == 0;
+}
+
+namespace {
+
+std::size_t entries_of(const char *folder)
+{
+    std::size_t count = 0;
+    for ([[maybe_unused]] const auto &each : std::filesystem::directory_iterator(folder))
+        ++count;
+    return count;
+}
+
+} // namespace
+
+/// The descriptor of the listing itself is among them.
+std::size_t open_descriptors()
+{
+    return entries_of("/proc/self/fd") - 1;
+}
+
+std::size_t threads()
+{
+    return entries_of("/proc/self/task");
+}
+
 std::string own_name()
 {
     return program_invocation_short_name;

@@ -9,6 +9,7 @@
 #include <io.h>
 #include <iterator>
 #include <psapi.h>
+#include <tlhelp32.h>
 #include <unistd.h>
 
 namespace program {
@@ -16,6 +17,28 @@ namespace program {
 int process_id()
 {
     return static_cast<int>(GetCurrentProcessId());
+}
+
+int thread_id()
+{
+    return static_cast<int>(GetCurrentThreadId());
+}
+
+/// Windows does not tell what a thread waits for.
+std::optional<bool> is_asleep(int)
+{
+    return std::nullopt;
+}
+
+std::size_t threads()
+{
+    const owned_handle all(CreateToolhelp32Snapshot(TH32CS_SNAPTHREAD, 0));
+    THREADENTRY32 each{};
+    each.dwSize = sizeof each;
+    std::size_t count = 0;
+    for (BOOL more = Thread32First(all.get(), &each); more; more = Thread32Next(all.get(), &each))
+        count += each.th32OwnerProcessID == GetCurrentProcessId() ? 1 : 0;
+    return count;
 }
 
 std::string own_name()
