@@ -4,12 +4,12 @@
 
 #include "dat_names.hpp"
 #include "program/failure.hpp"
+#include "program/system.hpp"
 
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <thread>
-#include <unistd.h>
 #include <utility>
 
 namespace stress {
@@ -506,7 +506,7 @@ void world::answer(worker &who, dispatcher &from, const DAT_EVENT &event)
     std::memcpy(&theirs, param.private_data, sizeof theirs);
     if (theirs.magic != card_magic || theirs.link >= links_.size() || theirs.role != 0)
         run_.broken("private data of a request arrive as they were given", "");
-    if (theirs.process != ::getpid())
+    if (theirs.process != program::process_id())
         return MUST(who, dat_cr_reject, told.cr_handle, 0, nullptr);
     link &of = *links_[theirs.link];
     std::shared_ptr<encounter> e;
@@ -625,7 +625,7 @@ bool world::accept_with_made(worker &who, DAT_CR_HANDLE request, side &passive, 
 void world::accept(worker &who, DAT_CR_HANDLE request, DAT_EP_HANDLE with, life &l, encounter &e)
 {
     e.accepted.store(true);
-    const card mine{card_magic, e.number, 1, l.owner->link, ::getpid()};
+    const card mine{card_magic, e.number, 1, l.owner->link, program::process_id()};
     MUST(who, dat_cr_accept, request, with, sizeof mine, const_cast<card *>(&mine));
     std::lock_guard books(l.m);
     l.begun = true;

@@ -9,14 +9,11 @@
 #include "program/command_line.hpp"
 #include "program/failure.hpp"
 #include "program/libdat2.hpp"
+#include "program/system.hpp"
 
 #include <algorithm>
 #include <cstdio>
-#include <dlfcn.h>
-#include <filesystem>
-#include <fstream>
 #include <thread>
-#include <unistd.h>
 
 // Read by the address sanitizer. libfabric's tcp provider leaks a few bytes of some requests whose
 // sender disconnects immediately.
@@ -29,16 +26,9 @@ namespace stress {
 namespace {
 
 struct belongings {
-    std::size_t descriptors = entries("/proc/self/fd");
-    std::size_t threads = entries("/proc/self/task");
+    std::size_t descriptors = program::open_descriptors();
+    std::size_t threads = program::threads();
 
-    static std::size_t entries(const char *folder)
-    {
-        std::size_t count = 0;
-        for ([[maybe_unused]] const auto &each : std::filesystem::directory_iterator(folder))
-            ++count;
-        return count;
-    }
     bool within(const belongings &other) const
     {
         return descriptors <= other.descriptors && threads <= other.threads;
@@ -72,12 +62,14 @@ void expect_nothing_kept(run &r, const belongings &before)
                      std::to_string(before.threads) + " -> " + std::to_string(after.threads));
 }
 
+/// Where the system does not tell whether a thread sleeps, one does that has been in its call for
+/// long: a thread that runs is about to sleep.
 bool sleeps(const worker &who)
 {
-    std::ifstream stat("/proc/self/task/" + std::to_string(who.thread.load()) + "/stat");
-    std::string number, name, state;
-    stat >> number >> name >> state;
-    return who.for_good.load() && state == "S";
+    constexpr instant long_enough = 250'000'000;
+    if (!who.for_good.load())
+        return false;
+    return program::is_asleep(who.thread.load()).value_or(now() - who.since.load() > long_enough);
 }
 
 bool has_ended(const worker &who)
@@ -117,7 +109,7 @@ private:
     void look()
     {
         looked_ = now();
-        if (looks_++ % 10 == 0 || ::isatty(1))
+        if (looks_++ % 10 == 0 || program::is_terminal(stdout))
             run_.progress_line();
         world_.look_for_stalls();
         if (const std::uint64_t calls = run_.calls(); calls != seen_) {
@@ -146,7 +138,7 @@ void live(run &r, double until, bool abruptly)
     const auto begin = [&](worker &who, void (world::*work)(worker &)) {
         who.at_work.store(true);
         threads.emplace_back([&w, &who, work] {
-            who.thread.store(::gettid());
+            who.thread.store(program::thread_id());
             (w.*work)(who);
             who.at_work.store(false);
         });
@@ -222,8 +214,9 @@ void describe(program::command_line &line, settings &s)
 
 int start(const settings &asked)
 {
-    if (!asked.keep_loaded.empty() && ::dlopen(asked.keep_loaded.c_str(), RTLD_NOW) == nullptr)
-        throw program::failure(::dlerror());
+    std::string why;
+    if (!asked.keep_loaded.empty() && program::load_library(asked.keep_loaded, why) == nullptr)
+        throw program::failure(why);
     run r(asked);
     hammer(r);
     r.clear_line();

@@ -3,13 +3,13 @@
 
 #include "program/failure.hpp"
 #include "program/json.hpp"
+#include "program/system.hpp"
 
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
 #include <thread>
-#include <unistd.h>
 #include <utility>
 
 namespace stress {
@@ -70,7 +70,7 @@ void run::broken(std::string_view rule, const std::string &what)
                      what.c_str());
         hold.unlock();
         for (;;)
-            ::pause(); // the first one ends the process
+            std::this_thread::sleep_for(std::chrono::hours(1)); // the first one ends the process
     }
     clear_line();
     std::fflush(stdout);
@@ -108,7 +108,7 @@ void run::where_they_are() const
 
 void run::progress_line() const
 {
-    static const bool on_terminal = ::isatty(STDOUT_FILENO) != 0;
+    static const bool on_terminal = program::is_terminal(stdout);
     std::printf("%s%.0f s: %llu connections, %llu operations posted, %llu back%s",
                 on_terminal ? "\r\x1b[K" : "", seconds(),
                 static_cast<unsigned long long>(total(counter::established) / 2),
@@ -121,7 +121,7 @@ void run::progress_line() const
 
 void run::clear_line() const
 {
-    if (::isatty(STDOUT_FILENO) != 0)
+    if (program::is_terminal(stdout))
         std::printf("\r\x1b[K");
 }
 

@@ -3,13 +3,13 @@
 #include "world.hpp"
 
 #include "program/failure.hpp"
+#include "program/system.hpp"
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
 #include <set>
 #include <thread>
-#include <unistd.h>
 #include <utility>
 
 namespace stress {
@@ -468,7 +468,7 @@ void world::connect(worker &who, side &s, life &l)
     const std::shared_ptr<encounter> e = begin_encounter(who, l, std::move(at));
     if (!e)
         return;
-    const card mine{card_magic, e->number, 0, s.link, ::getpid()};
+    const card mine{card_magic, e->number, 0, s.link, program::process_id()};
     MUST(who, dat_ep_connect, l.ep, attr_.ia_address_ptr, e->at->qualifier,
          static_cast<DAT_TIMEOUT>(e->timeout.load() / 1000), sizeof mine, const_cast<card *>(&mine),
          DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG);
@@ -497,7 +497,7 @@ bool world::connect_like(worker &who, const side &s, life &l)
     const std::shared_ptr<encounter> e = begin_encounter(who, l, there->at);
     if (!e)
         return false;
-    const card mine{card_magic, e->number, 0, s.link, ::getpid()};
+    const card mine{card_magic, e->number, 0, s.link, program::process_id()};
     const DAT_RETURN code = CALL(who, dat_ep_dup_connect, l.ep, model->ep,
                                  static_cast<DAT_TIMEOUT>(e->timeout.load() / 1000), sizeof mine,
                                  const_cast<card *>(&mine), DAT_QOS_BEST_EFFORT);
@@ -530,7 +530,7 @@ void world::reserve(worker &who, side &s, life &l)
         l.since = now();
     }
     auto at = std::make_shared<listener>();
-    const auto first = static_cast<unsigned>(::getpid()) * 977;
+    const auto first = static_cast<unsigned>(program::process_id()) * 977;
     at->qualifier = first_qualifier + (first + next_qualifier_.fetch_add(1)) % qualifiers;
     const dispatcher_ptr &to = requests_[who.random.below(2)];
     const DAT_RETURN code =

@@ -9,10 +9,9 @@
 // kinds is only tried.
 #pragma once
 
+#include "locks.hpp"
 #include "run.hpp"
 
-#include <mutex>
-#include <shared_mutex>
 #include <unordered_map>
 
 namespace stress {
@@ -41,7 +40,7 @@ struct dispatcher {
     bool by_cno = false; ///< events are taken after a trigger of its CNO, or by a waiter
     DAT_EVD_HANDLE handle = DAT_HANDLE_NULL;
 
-    std::shared_mutex use;
+    shared_mutex use;
     bool freed = false; ///< guarded by use
 
     std::atomic<unsigned> taking{0};  ///< threads that may hold one of its events
@@ -53,11 +52,11 @@ struct dispatcher {
     std::atomic<unsigned> leaving{0};    ///< endpoints that are being freed
     std::atomic<unsigned> forbidding{0}; ///< changes of being waitable
 
-    std::mutex configuring; ///< held while it is resized or moved to another CNO
+    mutex configuring; ///< held while it is resized or moved to another CNO
     std::atomic<int> cno{-1};
     std::atomic<bool> moving{false};
 
-    std::mutex m; // guards the members below
+    mutex m; // guards the members below
     DAT_COUNT capacity = 0;
     DAT_COUNT reserved = 0;
     struct remains {
@@ -97,10 +96,10 @@ struct receive_pool {
     std::vector<std::uint8_t> memory;
     std::atomic<unsigned> users{0}; ///< endpoints, and the zone that gives it out
 
-    std::shared_mutex use;
+    shared_mutex use;
     bool freed = false; ///< guarded by use
 
-    std::mutex m; // guards the members below
+    mutex m; // guards the members below
     std::uint64_t in_use = 0;
     std::uint32_t posts[slots] = {};
 };
@@ -108,7 +107,7 @@ struct receive_pool {
 /// A protection zone of some sides.
 struct zone {
     DAT_PZ_HANDLE handle = DAT_HANDLE_NULL;
-    std::mutex m;
+    mutex m;
     std::shared_ptr<receive_pool> pool; ///< pool for new endpoints; null without SRQs
 };
 
@@ -147,7 +146,7 @@ struct encounter {
     std::atomic<bool> blamed{false};   ///< a flushed request was reported: others say no more
     std::atomic<unsigned> requests{0}; ///< that arrived
 
-    std::mutex m; // guards the members below, by direction
+    mutex m; // guards the members below, by direction
     ledger messages[2];
     unsigned empty_sent[2] = {0, 0};
     unsigned empty_come[2] = {0, 0};
@@ -165,7 +164,7 @@ struct side;
 /// An endpoint from when it is made or reset until it is freed or reset. Slots are never given
 /// back, so that what still names an old life finds something to look at.
 struct life {
-    std::mutex m; // guards all members below
+    mutex m; // guards all members below
     std::uint32_t id = 0;
     side *owner = nullptr;
     DAT_EP_HANDLE ep = DAT_HANDLE_NULL;
@@ -201,7 +200,7 @@ struct side {
     unsigned number = 0;
     unsigned link = 0;
     int role = 0; ///< 0 connects, 1 accepts
-    std::shared_mutex use;
+    shared_mutex use;
     std::atomic<DAT_EP_HANDLE> ep{DAT_HANDLE_NULL};
     std::atomic<life *> current{nullptr};
     zone *home = nullptr;
@@ -235,7 +234,7 @@ private:
 };
 
 struct link {
-    std::mutex m;
+    mutex m;
     std::shared_ptr<encounter> latest;
     std::uint32_t encounters = 0;
     std::shared_ptr<listener> reserved; ///< listener for the next attempt
@@ -393,7 +392,7 @@ private:
     std::atomic<unsigned> next_evd_{0};
     std::atomic<unsigned> next_qualifier_{0};
 
-    std::mutex listeners_lock_;
+    mutex listeners_lock_;
     std::vector<std::shared_ptr<listener>> listeners_;
     std::vector<std::unique_ptr<zone>> zones_;
     std::vector<std::unique_ptr<side>> sides_;
@@ -401,7 +400,7 @@ private:
     std::vector<life> lives_;
     std::atomic<std::uint32_t> next_life_{1};
 
-    std::mutex lists_lock_;
+    mutex lists_lock_;
     std::vector<std::shared_ptr<receive_pool>> pools_; ///< all that were ever made
     std::vector<dispatcher_ptr> retired_;
     std::vector<dispatcher_ptr> sleepers_;
