@@ -68,6 +68,24 @@ void wait_while(Condition &&condition)
         pauses.pause();
 }
 
+/// What algorithms without locks need of threads. A test that runs all orders of their steps passes
+/// another type in its place.
+struct real_threads {
+    template <class T>
+    using atomic = std::atomic<T>;
+
+    /// Returns when the condition holds no longer. It holds for some instructions of another
+    /// thread, unless that is preempted.
+    template <class Condition>
+    static void wait_while(Condition &&condition)
+    {
+        for (int looks = 0; looks < 100; ++looks)
+            if (!condition())
+                return;
+        osd::wait_while(condition);
+    }
+};
+
 /// Raises the priority of the calling thread over that of its process, so that it runs soon after
 /// it wakes although other threads are busy. `steps` are steps of nice(2), at most 20. A thread
 /// that it starts gets the default priority if the caller's is above that. False, and nothing

@@ -47,24 +47,7 @@
 
 namespace dapl::DAPL_TRANSPORT::core {
 
-/// What the ring needs of threads. A test that has each order of their steps takes its own.
-struct real_threads {
-    template <class T>
-    using atomic = std::atomic<T>;
-
-    /// Returns when the condition holds no longer. It holds for some instructions of another
-    /// thread, unless that is preempted.
-    template <class Condition>
-    static void wait_while(Condition &&condition)
-    {
-        for (int looks = 0; looks < 100; ++looks)
-            if (!condition())
-                return;
-        osd::wait_while(condition);
-    }
-};
-
-template <class Threads = real_threads>
+template <class Threads = osd::real_threads>
 class event_word {
 public:
     explicit event_word(std::uint32_t owners) : word_(owners) {}
@@ -103,7 +86,7 @@ private:
     typename Threads::template atomic<std::uint64_t> word_;
 };
 
-template <class T, class Threads = real_threads>
+template <class T, class Threads = osd::real_threads>
 class posted_ring {
     template <class V>
     using atomic = typename Threads::template atomic<V>;

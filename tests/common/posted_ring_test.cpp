@@ -242,7 +242,7 @@ struct counted_ring {
     event_word<Threads> word{0};
     posted_ring<T, Threads> ring{word};
 };
-using plain_ring = counted_ring<int, real_threads>;
+using plain_ring = counted_ring<int, osd::real_threads>;
 using stepped_ring = counted_ring<stepped_element, stepped_threads>;
 
 /// Post the numbers in this order, and take them in this order.
@@ -405,7 +405,7 @@ TEST_CASE("threads post beside resizes: each element once, those of a thread in 
 {
     constexpr int posters = 4;
     const int each = rounds(20'000);
-    counted_ring<std::pair<int, int>, real_threads> r(7);
+    counted_ring<std::pair<int, int>, osd::real_threads> r(7);
     std::vector<std::thread> threads;
     std::atomic<int> ended{0};
     for (int me = 0; me < posters; ++me)
