@@ -218,34 +218,52 @@ void dat_endpoint::disconnect(patience &p)
     expect_end(next_event(conn_evd_, p));
 }
 
-dat_link::dat_link(dat_adapter &adapter, std::uint32_t max_size, evds layout)
+dat_link::dat_link(dat_adapter &adapter, std::uint32_t max_size, evds layout, int links)
     : max_size_(max_size),
       memory_(new (release::to_page, std::nothrow) std::byte[std::size_t{max_size} * 2])
 {
+    register_memory(adapter);
+    if (layout == evds::notifying)
+        program::must("dat_cno_create",
+                      dat_cno_create(adapter.ia(), DAT_OS_WAIT_PROXY_AGENT_NULL, &cno_));
+    recv_evd_ =
+        make_evd(adapter, links * (receive_pool + request_depth) + 1, DAT_EVD_DTO_FLAG, cno_);
+    const unsigned merged = layout == evds::merged ? DAT_EVD_CONNECTION_FLAG : 0;
+    request_evd_ = layout == evds::one
+                       ? recv_evd_
+                       : make_evd(adapter, links * request_depth + 1,
+                                  static_cast<DAT_EVD_FLAGS>(DAT_EVD_DTO_FLAG | merged));
+    conn_evd_ = merged != 0 ? request_evd_ : make_evd(adapter, 8, DAT_EVD_CONNECTION_FLAG);
+    ep_ = make_endpoint(adapter, recv_evd_, request_evd_, conn_evd_, max_size, receive_pool,
+                        request_depth);
+}
+
+dat_link::dat_link(dat_adapter &adapter, std::uint32_t max_size, const dat_link &owner)
+    : max_size_(max_size),
+      memory_(new (release::to_page, std::nothrow) std::byte[std::size_t{max_size} * 2]),
+      recv_evd_(owner.recv_evd_), request_evd_(owner.request_evd_), owns_evds_(false)
+{
+    register_memory(adapter);
+    conn_evd_ = make_evd(adapter, 8, DAT_EVD_CONNECTION_FLAG);
+    ep_ = make_endpoint(adapter, recv_evd_, request_evd_, conn_evd_, max_size, receive_pool,
+                        request_depth);
+}
+
+void dat_link::register_memory(dat_adapter &adapter)
+{
     if (!memory_)
         throw program::failure("out of memory");
-    std::memset(memory_.get(), 0, std::size_t{max_size} * 2);
+    const std::size_t size = std::size_t{max_size_} * 2;
+    std::memset(memory_.get(), 0, size);
     DAT_REGION_DESCRIPTION region{};
     region.for_va = memory_.get();
     base_ = reinterpret_cast<DAT_VADDR>(memory_.get());
     DAT_VLEN length;
     DAT_VADDR address;
     program::must("dat_lmr_create",
-                  dat_lmr_create(adapter.ia(), DAT_MEM_TYPE_VIRTUAL, region, DAT_VLEN{max_size} * 2,
-                                 adapter.pz(), DAT_MEM_PRIV_ALL_FLAG, DAT_VA_TYPE_VA, &lmr_,
-                                 &lmr_context_, &rmr_context_, &length, &address));
-    if (layout == evds::notifying)
-        program::must("dat_cno_create",
-                      dat_cno_create(adapter.ia(), DAT_OS_WAIT_PROXY_AGENT_NULL, &cno_));
-    recv_evd_ = make_evd(adapter, receive_pool + request_depth + 1, DAT_EVD_DTO_FLAG, cno_);
-    const unsigned merged = layout == evds::merged ? DAT_EVD_CONNECTION_FLAG : 0;
-    request_evd_ = layout == evds::one
-                       ? recv_evd_
-                       : make_evd(adapter, request_depth + 1,
-                                  static_cast<DAT_EVD_FLAGS>(DAT_EVD_DTO_FLAG | merged));
-    conn_evd_ = merged != 0 ? request_evd_ : make_evd(adapter, 8, DAT_EVD_CONNECTION_FLAG);
-    ep_ = make_endpoint(adapter, recv_evd_, request_evd_, conn_evd_, max_size, receive_pool,
-                        request_depth);
+                  dat_lmr_create(adapter.ia(), DAT_MEM_TYPE_VIRTUAL, region, size, adapter.pz(),
+                                 DAT_MEM_PRIV_ALL_FLAG, DAT_VA_TYPE_VA, &lmr_, &lmr_context_,
+                                 &rmr_context_, &length, &address));
 }
 
 dat_link::~dat_link()
@@ -253,11 +271,12 @@ dat_link::~dat_link()
     dat_ep_disconnect(ep_, DAT_CLOSE_ABRUPT_FLAG);
     dat_ep_free(ep_);
     dat_lmr_free(lmr_);
-    dat_evd_free(recv_evd_);
-    if (request_evd_ != recv_evd_)
-        dat_evd_free(request_evd_);
     if (conn_evd_ != request_evd_)
         dat_evd_free(conn_evd_);
+    if (owns_evds_ && request_evd_ != recv_evd_)
+        dat_evd_free(request_evd_);
+    if (owns_evds_)
+        dat_evd_free(recv_evd_);
     if (cno_ != DAT_HANDLE_NULL)
         dat_cno_free(cno_);
 }

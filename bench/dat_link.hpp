@@ -116,7 +116,11 @@ public:
     /// first: for consumers that know which completion is next. With `notifying`, the EVD of
     /// receives has a CNO. With `merged`, the EVD of requests takes the connection events, too.
     enum class evds { separate, one, notifying, merged };
-    dat_link(dat_adapter &adapter, std::uint32_t max_size, evds layout = evds::separate);
+    /// Its EVDs have room for the completions of `links` such links.
+    dat_link(dat_adapter &adapter, std::uint32_t max_size, evds layout = evds::separate,
+             int links = 1);
+    /// Its completions go to the EVDs of another link, which is destroyed after it.
+    dat_link(dat_adapter &adapter, std::uint32_t max_size, const dat_link &owner);
     ~dat_link();
     dat_link(const dat_link &) = delete;
 
@@ -210,6 +214,7 @@ private:
     [[noreturn]] static void fail_completion(const DAT_EVENT &event);
     void await_notification(patience &p);
     void post_pool();
+    void register_memory(dat_adapter &adapter);
 
     struct release {
         static constexpr std::align_val_t to_page{4096};
@@ -230,6 +235,7 @@ private:
     remote_memory peer_{};
     DAT_DTO_COOKIE cookie_{};
     bool dat12_ = program::is_over_dat12();
+    bool owns_evds_ = true;
 };
 
 } // namespace bench

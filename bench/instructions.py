@@ -35,6 +35,10 @@ ATTEMPTS = 5
 LOCKS = re.compile(r'^(__)?pthread_(mutex_(try|timed)?|spin_|rwlock_(rd|wr))lock\b')
 
 
+# Its functions that add completions.
+COMPLETIONS = re.compile(r'soft_hca::completion_(ring|turn|target)::')
+
+
 class Failure(Exception):
     """Something the user has to know; the text says what to do."""
 
@@ -262,6 +266,15 @@ def exceeded(rows, limits, column):
             for call in LIMIT_GROUPS.get(name, (name,)) if rows[call][column] > limit]
 
 
+def completing(rows, limits):
+    """The broken limits on atomic instructions per completion of the software HCA, in words. Each
+    message of a stream makes two; what the compiler makes of the rings' functions stays theirs."""
+    counted = ((call, limit, sum(atomics for function, (_, atomics) in rows[call]['engine'].items()
+                                 if COMPLETIONS.search(function)) / 2) for call, limit in limits)
+    return [f'{call}: {atomics:.2f} atomics for each completion, the limit is {limit:g}'
+            for call, limit, atomics in counted if atomics > limit]
+
+
 def locking(rows, names):
     """The calls of these names that took a lock, in words."""
     return [f'{call}: {rows[call]["locks"]:.1f} locks' for name in names
@@ -274,12 +287,17 @@ def parse_arguments():
     parser.add_argument('--threadsafe', action='store_true', help='open its threadsafe line')
     parser.add_argument('--merged', action='store_true',
                         help='the EVD of requests takes connection events, too')
+    parser.add_argument('--pairs', type=int, default=1, help='connections that take turns in the '
+                        'stream, and share two EVDs')
     parser.add_argument('--count', type=int, default=100, help='calls per phase')
     parser.add_argument('--limit', type=parse_limit, action='append', default=[],
                         metavar='CALL=N', help='fail when the provider executes more; post, '
                         'wait and empty stand for groups of calls')
     parser.add_argument('--transport-limit', type=parse_limit, action='append', default=[],
                         metavar='CALL=N', help='fail when the transport below it executes more')
+    parser.add_argument('--completion-limit', type=parse_limit, action='append', default=[],
+                        metavar='stream=N', help='fail when the software HCA executes more atomic '
+                        'instructions for a completion')
     parser.add_argument('--no-locks', action='append', default=[], metavar='CALL',
                         choices=(*LIMIT_GROUPS, *CALLS), help='fail when it takes a lock')
     parser.add_argument('--engine', action='store_true',
@@ -301,11 +319,12 @@ def judge(probe, arguments):
     """The counts, and the broken limits. A call that breaks a limit is counted again: on a busy
     machine events come too early or too late, and a few calls take another way."""
     options = ['--threadsafe'] * arguments.threadsafe + ['--merged'] * arguments.merged
+    options += ['--pairs', str(arguments.pairs)]
     for _ in range(ATTEMPTS):
         rows = measure(probe, arguments.adapter, options, arguments.count)
         broken = (exceeded(rows, arguments.limit, 'provider') +
                   exceeded(rows, arguments.transport_limit, 'transport') +
-                  locking(rows, arguments.no_locks))
+                  completing(rows, arguments.completion_limit) + locking(rows, arguments.no_locks))
         if not broken:
             break
     return rows, broken

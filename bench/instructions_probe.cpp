@@ -11,8 +11,10 @@
 #include "program/command_line.hpp"
 
 #include <cstdio>
+#include <memory>
 #include <unistd.h>
 #include <valgrind/callgrind.h>
+#include <vector>
 
 namespace {
 
@@ -29,14 +31,28 @@ inline DAT_RETURN counted(Call call)
     return code;
 }
 
+struct probe_options {
+    std::string adapter = "ofi-lo";
+    bool threadsafe = false;
+    bool merged = false;
+    unsigned pairs = 1;
+    unsigned count = 100;
+};
+
 class probe {
 public:
-    probe(const std::string &adapter, bool threadsafe, bool merged, unsigned count, patience &p)
-        : count_(count), p_(p), adapter_(adapter, threadsafe),
-          a_(adapter_, buffer_size, merged ? dat_link::evds::merged : dat_link::evds::separate),
-          b_(adapter_, buffer_size)
+    probe(const probe_options &how, patience &p)
+        : count_(how.count), p_(p), adapter_(how.adapter, how.threadsafe),
+          a_(adapter_, buffer_size, how.merged ? dat_link::evds::merged : dat_link::evds::separate,
+             static_cast<int>(how.pairs)),
+          b_(adapter_, buffer_size, dat_link::evds::separate, static_cast<int>(how.pairs))
     {
         dat_link::connect_pair(a_, b_, adapter_, p_);
+        for (unsigned i = 1; i < how.pairs; ++i) {
+            further_.push_back({std::make_unique<dat_link>(adapter_, buffer_size, a_),
+                                std::make_unique<dat_link>(adapter_, buffer_size, b_)});
+            dat_link::connect_pair(*further_.back().a, *further_.back().b, adapter_, p_);
+        }
     }
 
     void run()
@@ -113,12 +129,12 @@ public:
                 "stream", count,
                 [&] {
                     for (unsigned i = 0; i < many; ++i)
-                        program::must("dat_ep_post_send", post_send());
+                        sender(i).post_send(message_size);
                 },
                 [&] { return finish_many(); },
                 [&] {
                     for (unsigned i = 0; i < many; ++i)
-                        program::must("dat_ep_post_recv", post_recv());
+                        receiver(i).post_receive();
                 },
                 DAT_SUCCESS, many);
         }
@@ -149,6 +165,18 @@ private:
             return;
         CALLGRIND_DUMP_STATS_AT(name);
         std::printf("%s %u %u\n", name, count * of_each, odd);
+    }
+
+    // The connection of each message of a stream: they take turns.
+    dat_link &sender(unsigned message)
+    {
+        const std::size_t at = message % (further_.size() + 1);
+        return at == 0 ? a_ : *further_[at - 1].a;
+    }
+    dat_link &receiver(unsigned message)
+    {
+        const std::size_t at = message % (further_.size() + 1);
+        return at == 0 ? b_ : *further_[at - 1].b;
     }
 
     /// Polls both sides until the messages that were sent are complete at each.
@@ -194,6 +222,10 @@ private:
     patience &p_;
     dat_adapter adapter_;
     dat_link a_, b_;
+    struct further_pair {
+        std::unique_ptr<dat_link> a, b;
+    };
+    std::vector<further_pair> further_; ///< their completions go to the EVDs of a_ and b_
     bool last_was_odd_ = false;
 };
 
@@ -201,22 +233,20 @@ private:
 
 int main(int argc, char **argv)
 {
-    std::string adapter = "ofi-lo";
-    bool threadsafe = false;
-    bool merged = false;
-    unsigned count = 100;
+    probe_options how;
     program::command_line line(
         "instructions-probe",
         "Run by `instructions` under callgrind; prints phases, calls and unusual outcomes");
-    line.positional("adapter", adapter, "adapter name in dat.conf");
-    line.flag("--threadsafe", threadsafe, "open it through its threadsafe line");
-    line.flag("--merged", merged, "requests and connection events share an EVD");
-    line.number("--count", count, 10u, 100'000u, "calls per phase");
+    line.positional("adapter", how.adapter, "adapter name in dat.conf");
+    line.flag("--threadsafe", how.threadsafe, "open it through its threadsafe line");
+    line.flag("--merged", how.merged, "requests and connection events share an EVD");
+    line.number("--pairs", how.pairs, 1u, 64u, "connections of the stream, which share two EVDs");
+    line.number("--count", how.count, 10u, 100'000u, "calls per phase");
     if (const auto status = line.parse(argc, argv))
         return *status;
     try {
         patience p(seconds(60));
-        probe(adapter, threadsafe, merged, count, p).run();
+        probe(how, p).run();
     } catch (const std::exception &e) {
         std::fprintf(stderr, "instructions-probe: %s\n", e.what());
         return 1;

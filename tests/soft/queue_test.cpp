@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Completion queues, shared receive queues and rings of posted requests by themselves.
+#include "queue/completion_turn.hpp"
 #include "queue/posted_ring.hpp"
 #include "rig.hpp"
 
@@ -641,7 +642,8 @@ TEST_CASE("many threads add while it is resized, and nothing is lost")
 
 namespace {
 
-/// A queue pair that adds runs of completions under its lock.
+/// A queue pair that adds runs of completions under its lock, every other one in a turn that ends
+/// after that.
 struct adding_pair {
     std::mutex lock;
     std::atomic<std::uint32_t> taken{0};
@@ -651,15 +653,24 @@ struct adding_pair {
     {
         thread = std::thread([this, &queue, number, total] {
             constexpr std::uint32_t ahead = 16;
-            for (std::uint32_t i = 0; i < total;) {
+            completion_turn turn;
+            const auto add_run = [&](std::uint32_t from, bool in_turn) {
                 const std::lock_guard hold(lock);
                 completion_queue::news run;
-                for (int size = 0; size < 4 && i < total && i - taken.load() < ahead; ++size)
-                    queue.add(
-                        {nullptr, i++, number, 0, 0, work_status::success, brought::nothing, false},
-                        run);
+                std::uint32_t i = from;
+                for (int size = 0; size < 4 && i < total && i - taken.load() < ahead; ++size) {
+                    const completion_record done{
+                        nullptr, i++, number, 0, 0, work_status::success, brought::nothing, false};
+                    in_turn ? turn.add(queue, done, run) : queue.add(done, run);
+                }
                 if (run.any())
                     queue.announce(run);
+                return i;
+            };
+            bool in_turn = false;
+            for (std::uint32_t i = 0; i < total; in_turn = !in_turn) {
+                i = add_run(i, in_turn);
+                turn.end();
             }
         });
     }

@@ -70,7 +70,16 @@ void queue_pair::release()
     lock.unlock();
 }
 
-void queue_pair::leave()
+void queue_pair::enter(completion_turn &turn)
+{
+    if (!lock.try_lock()) {
+        turn.end();
+        enter_behind_another();
+    }
+    join(&turn);
+}
+
+void queue_pair::leave(completion_turn *turn)
 {
     release();
     while (doorbell.exchange(false)) {
@@ -78,6 +87,7 @@ void queue_pair::leave()
         if (!try_to_take())
             return;
         doorbell.store(false);
+        join(turn);
         connection_.pump(osd::now_ns());
         release();
     }

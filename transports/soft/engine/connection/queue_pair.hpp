@@ -48,7 +48,11 @@ public:
         if (!lock.try_lock())
             enter_behind_another();
     }
-    void leave() OSD_RELEASE(lock);
+    void leave() OSD_RELEASE(lock) { leave(nullptr); }
+    /// As above, by a thread whose completions are added in this turn. It ends its turn if it has
+    /// to wait.
+    void enter(completion_turn &turn) OSD_ACQUIRE(lock);
+    void leave(completion_turn &turn) OSD_RELEASE(lock) { leave(&turn); }
     reliable_connection &connection() OSD_REQUIRES(lock) { return connection_; }
 
     // --- the device's side
@@ -69,6 +73,12 @@ private:
     /// As ring(), by a thread that has posted this send; null: of which it copies nothing itself.
     void ring_for(const request *send);
     void enter_behind_another() OSD_ACQUIRE(lock);
+    void leave(completion_turn *turn) OSD_RELEASE(lock);
+    void join(completion_turn *turn)
+    {
+        sends.completions.join(turn);
+        receives.completions.join(turn);
+    }
     /// Announces completions, and releases the lock.
     void release() OSD_RELEASE(lock);
     /// Fails if another thread is waiting for the lock.

@@ -134,6 +134,7 @@ bool progress_engine::receive(std::int64_t now, bool all)
     if (all || !may_skip_socket(now))
         received = receive_datagrams(now) || received;
     switch_to(nullptr, now);
+    turn_.end();
     return received;
 }
 
@@ -182,17 +183,18 @@ void progress_engine::switch_to(queue_pair *pair, std::int64_t now)
     if (current_ != nullptr) {
         current_->connection().after_receiving(now);
         current_->receives.polled = false;
-        current_->leave();
+        current_->leave(turn_);
     }
     current_ = pair;
     if (pair == nullptr)
         return;
-    pair->enter();
+    pair->enter(turn_);
     pair->receives.polled = polled_ != nullptr && pair->receives.completions.is(polled_);
 }
 
 reliable_connection &progress_engine::enter_connection(queue_pair &pair, std::int64_t now)
 {
+    turn_.end_if_asked();
     switch_to(&pair, now);
     return pair.connection();
 }

@@ -114,6 +114,7 @@ private:
     osd::mutex poll_lock_;
     std::atomic<std::uint32_t> waiting_{0}; ///< threads that wait for the poll lock
     queue_pair *current_ OSD_GUARDED_BY(poll_lock_) = nullptr; ///< locked for a run of packets
+    completion_turn turn_ OSD_GUARDED_BY(poll_lock_);          ///< of one receive()
     const completion_ring *polled_ OSD_GUARDED_BY(poll_lock_) = nullptr; ///< see poll()
     std::int64_t received_ns_ OSD_GUARDED_BY(poll_lock_) = 0; ///< time of the latest packets
     /// Time of the latest packets from a ring.

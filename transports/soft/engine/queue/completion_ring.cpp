@@ -12,43 +12,32 @@ namespace soft_hca {
 
 namespace {
 
-/// Added to the tail of a ring: every cell is taken.
-constexpr std::uint32_t closed = 1u << 30;
+constexpr std::align_val_t ring_alignment{alignof(completion_ring::cells)};
 
-constexpr std::align_val_t ring_alignment{alignof(completion_ring::ring)};
-
-completion_ring::ring *make_ring(std::uint32_t depth, std::uint32_t first)
+completion_ring::cells *make_ring(std::uint32_t depth, std::uint32_t first)
 {
+    using cells = completion_ring::cells;
     const std::uint32_t size = std::bit_ceil(std::max(depth, 2u));
     void *memory =
-        ::operator new(sizeof(completion_ring::ring) + size * sizeof(completion_ring::cell),
-                       ring_alignment, std::nothrow);
+        ::operator new(sizeof(cells) + size * sizeof(cells::cell), ring_alignment, std::nothrow);
     if (memory == nullptr)
         return nullptr;
-    auto *made = new (memory) completion_ring::ring(size, first);
+    auto *made = new (memory) cells(size, first);
     for (std::uint32_t at = first; at != first + size; ++at)
-        new (&made->at(at)) completion_ring::cell{at, {}};
+        new (&made->at(at)) cells::cell{cells::place(at), {}};
     return made;
 }
 
 } // namespace
 
-/// The producer may have been preempted.
-void completion_ring::cell::wait_until_filled(std::uint32_t position) const
-{
-    osd::wait_while([&] {
-        return static_cast<std::int32_t>(turn.load(std::memory_order_acquire) - position) <= 0;
-    });
-}
-
-void completion_ring::ring_deleter::operator()(ring *unused) const
+void completion_ring::ring_deleter::operator()(cells *unused) const
 {
     ::operator delete(unused, ring_alignment);
 }
 
 bool completion_ring::open(void *owner, upcall_queue &upcalls, std::uint32_t depth)
 {
-    ring *const made = make_ring(depth, 0);
+    cells *const made = make_ring(depth, 0);
     if (made == nullptr)
         return false;
     ring_deleter()(ring_.exchange(made));
@@ -72,19 +61,6 @@ bool is_solicited(const completion_record &done)
 
 } // namespace
 
-/// Counts on from the completion where the last count ended.
-std::uint32_t completion_ring::count_on(std::uint32_t limit)
-{
-    const std::uint32_t at = head_.load(std::memory_order_relaxed);
-    const ring &r = now();
-    if (static_cast<std::int32_t>(counted_ - at) < 0)
-        counted_ = at;
-    while (counted_ - at < limit && counted_ - at <= r.mask &&
-           r.at(counted_).turn.load(std::memory_order_acquire) == counted_ + 1)
-        ++counted_;
-    return std::min(counted_ - at, limit);
-}
-
 bool completion_ring::holds_solicited()
 {
     const std::uint32_t first = head_.load(std::memory_order_relaxed);
@@ -95,79 +71,47 @@ bool completion_ring::holds_solicited()
     return false;
 }
 
-/// The taker may be ahead of a tail that was read a while ago.
-bool completion_ring::has_room(ring &r, std::uint32_t at) const
-{
-    const std::uint32_t head = head_.load(std::memory_order_acquire);
-    r.head.store(head, std::memory_order_release);
-    return static_cast<std::int32_t>(at - head) <= static_cast<std::int32_t>(r.mask);
-}
-
-OSD_ALWAYS_INLINE bool completion_ring::put(const completion_record &done)
-{
-    ring &r = now();
-    std::uint32_t at = r.tail.load(std::memory_order_relaxed);
-    do {
-        if (at - r.head.load(std::memory_order_acquire) > r.mask && !has_room(r, at)) [[unlikely]]
-            return false; // full, or closed
-    } while (!producers.reserve(r.tail, at));
-    cell &to = r.at(at);
-    to.record = done;
-    to.turn.store(at + 1, std::memory_order_release);
-    return true;
-}
-
+/// A resize waits for the lock, and then opens the ring again or replaces it.
 void completion_ring::settle()
 {
-    const std::uint32_t head = head_.load(std::memory_order_relaxed);
-    const ring *r = &now();
-    std::uint32_t tail = r->tail.load(std::memory_order_relaxed);
-    if (tail - head > r->mask + 1) { // closed
+    if (now().is_closed(head_)) {
         osd::lock_guard hold(resizing_);
-        r = &now();
-        tail = r->tail.load(std::memory_order_relaxed);
+        return now().settle(head_);
     }
-    for (std::uint32_t at = head; at != tail; ++at)
-        r->at(at).wait_until_filled(at);
+    now().settle(head_);
 }
 
 completion_ring::outcome completion_ring::resize(std::uint32_t depth, ring_owner &former)
 {
     const std::uint32_t head = head_.load(std::memory_order_relaxed);
-    ring *const next = make_ring(depth, head);
+    cells *const next = make_ring(depth, head);
     if (next == nullptr)
         return outcome::no_memory;
     osd::lock_guard hold(resizing_);
-    ring &old = now();
-    const std::uint32_t count = old.tail.fetch_add(closed) - head;
+    cells &old = now();
+    const std::uint32_t count = old.close(producers, head_);
     if (count > depth) {
-        old.tail.fetch_sub(closed);
+        old.open_again();
         ring_deleter()(next);
         return outcome::too_full;
     }
-    for (std::uint32_t i = 0; i < count; ++i) {
-        const cell &from = old.at(head + i);
-        from.wait_until_filled(head + i);
-        next->at(head + i).record = from.record;
-        next->at(head + i).turn.store(head + i + 1, std::memory_order_relaxed);
-    }
-    next->tail.store(head + count, std::memory_order_relaxed);
+    old.copy_to(*next, head_, count);
     ring_.store(next);
     former.reset(&old);
     return outcome::done;
 }
 
-void completion_ring::add(const completion_record &done, news &of_holder)
+/// The consumer may have taken the completion before it is told of it, where it is known to ask.
+template <completion_ring::producer how>
+OSD_ALWAYS_INLINE bool completion_ring::try_add(const completion_record &done, news &of_holder)
 {
-    const auto put_after_resize = [&] {
-        osd::lock_guard hold(resizing_);
-        return put(done);
-    };
-    if (!put(done) && !put_after_resize()) [[unlikely]] {
-        if (!overflowed_.exchange(true))
-            upcalls_->post(*this, overflow_event);
-        return;
-    }
+    constexpr auto kind =
+        how == producer::leasing ? cells::reservation::lease : cells::reservation::one;
+    if (how == producer::leasing && producers.ask_for_lease()) [[unlikely]]
+        return false;
+    if (how == producer::leased ? !now().put_leased(done, head_)
+                                : !now().put(done, producers, head_, kind)) [[unlikely]]
+        return false;
     const bool solicited = is_solicited(done);
     std::uint32_t bits = (of_holder.bits_ & ~news::told) | news::added;
     if (solicited)
@@ -176,6 +120,35 @@ void completion_ring::add(const completion_record &done, news &of_holder)
     if (wanted != 0) [[unlikely]]
         bits |= tell(solicited, wanted);
     of_holder.bits_ = static_cast<std::uint8_t>(bits);
+    return true;
+}
+
+template bool
+completion_ring::try_add<completion_ring::producer::leasing>(const completion_record &, news &);
+template bool completion_ring::try_add<completion_ring::producer::leased>(const completion_record &,
+                                                                          news &);
+
+void completion_ring::add(const completion_record &done, news &of_holder)
+{
+    if (!try_add<producer::plain>(done, of_holder)) [[unlikely]]
+        add_patiently(done, of_holder);
+}
+
+/// Waits until the ring is neither replaced nor leased, or has no room: then the completion is
+/// lost.
+void completion_ring::add_patiently(const completion_record &done, news &of_holder)
+{
+    bool added = false;
+    {
+        osd::lock_guard hold(resizing_);
+        cells &r = now();
+        producers.wait_for_lease([&] {
+            added = try_add<producer::plain>(done, of_holder);
+            return !added && r.used(head_) < r.size();
+        });
+    }
+    if (!added && !overflowed_.exchange(true))
+        upcalls_->post(*this, overflow_event);
 }
 
 /// An operation that changes nothing: it comes before or after that by which the consumer asks, and
@@ -185,9 +158,15 @@ void completion_ring::announce(news &of_holder)
 {
     const std::uint32_t bits = std::exchange(of_holder.bits_, std::uint8_t{0});
     const std::uint32_t wanted = wanted_.fetch_add(0) & ~(bits & news::told);
-    if (wanted != 0 && now().tail.load(std::memory_order_relaxed) !=
-                           head_.load(std::memory_order_relaxed)) [[unlikely]]
+    if (wanted != 0 && now().used(head_) != 0) [[unlikely]]
         (void)tell((bits & news::solicited) != 0, wanted);
+}
+
+/// Announces first: until the lease ends the ring cannot be replaced.
+void completion_ring::end_lease(news &of_holder)
+{
+    announce(of_holder);
+    now().end_lease();
 }
 
 /// Does what is wanted after a completion. Returns the requests that were met.

@@ -11,15 +11,18 @@
 // one; a producer that finds the ring closed waits for the resize and retries. Producers run under
 // a queue pair's lock, so the old ring is unreferenced once every such lock has been cycled.
 //
-// Locked operations. A single queue pair, which is the usual case, reserves cells by plain stores:
-// its lock orders them. With a second one, and during a resize, producers reserve by an exchange;
-// each such change waits until every lock has been cycled. A cell is filled by a plain release, so
-// the consumer can take it at once; whether it sleeps or has armed the queue is asked once for all
-// completions that a holder of the lock adds. That question is an operation on the word by which
-// the consumer asks for news, which orders the two: either it sees what the consumer asked, or the
-// consumer sees the completions when it looks, after that, before it sleeps.
+// Locked operations. completion_cells.hpp says how producers reserve cells: the usual ones by plain
+// stores. A cell is filled by a plain release, so the consumer can take it at once; whether it
+// sleeps or has armed the queue is asked once for all completions that a holder of a queue pair's
+// lock, or of a lease, adds. That question is an operation on the word by which the consumer asks
+// for news, which orders the two: either it sees what the consumer asked, or the consumer sees the
+// completions when it looks, after that, before it sleeps.
+//
+// Producers that wait for the end of a lease do so under their queue pair's lock. So who has a
+// lease waits for no lock under which a thread may wait for a lease: it ends its leases before.
 #pragma once
 
+#include "completion_cells.hpp"
 #include "interface/request.hpp"
 #include "net/net.hpp"
 #include "thread/upcall_queue.hpp"
@@ -44,48 +47,6 @@ private:
     std::atomic<std::int32_t> number_{0};
 };
 
-/// The queue pairs that add to a completion queue. The device orders the calls but reserve().
-class completion_producers {
-public:
-    void open()
-    {
-        alone_.store(false);
-        number_ = 0;
-    }
-    /// Counts a queue pair that will add. Returns true for the second one: the first may reserve
-    /// without an exchange until its lock has been cycled.
-    [[nodiscard]] bool attach()
-    {
-        const bool was_alone = alone_.load();
-        alone_.store(++number_ == 1);
-        return was_alone;
-    }
-    /// Of two queue pairs the last one goes on by exchanges: it may be followed by others again.
-    void detach()
-    {
-        if (--number_ == 0)
-            alone_.store(false);
-    }
-    /// Has the only producer reserve by exchanges, as of when its lock has been cycled. Returns
-    /// whether it did not before: then begin_alone() undoes it.
-    bool end_alone() { return alone_.exchange(false); }
-    void begin_alone() { alone_.store(true); }
-
-    /// Reserves the cell at `at`, the tail; another producer may have been faster. The order of the
-    /// tail's stores is that of the lock where one queue pair adds alone, and needs none otherwise.
-    OSD_ALWAYS_INLINE bool reserve(std::atomic<std::uint32_t> &tail, std::uint32_t &at) const
-    {
-        if (!alone_.load(std::memory_order_relaxed))
-            return tail.compare_exchange_weak(at, at + 1, std::memory_order_relaxed);
-        tail.store(at + 1, std::memory_order_relaxed);
-        return true;
-    }
-
-private:
-    std::atomic<bool> alone_{false}; ///< one queue pair adds; it reads this under its lock
-    std::uint32_t number_ = 0;
-};
-
 class completion_ring : public upcall_source {
 public:
     /// `solicited`: only completions that the sender marked so, and failures.
@@ -99,35 +60,16 @@ public:
     completion_ring() : upcall_source(priority::completion) {}
     ~completion_ring() { ring_deleter()(ring_.load()); }
 
-    struct cell {
-        /// The position plus one when the cell is filled for that; before, less.
-        std::atomic<std::uint32_t> turn;
-        completion_record record;
-
-        /// Its producer has reserved it for that position, and is about to fill it.
-        void wait_until_filled(std::uint32_t position) const;
-    };
-    /// Its cells follow it in memory.
-    struct ring {
-        ring(std::uint32_t size, std::uint32_t first) : mask(size - 1), tail(first), head(first) {}
-        cell &at(std::uint32_t position) const
-        {
-            auto *cells = reinterpret_cast<cell *>(const_cast<ring *>(this) + 1);
-            return cells[position & mask];
-        }
-        const std::uint32_t mask;
-        alignas(64) std::atomic<std::uint32_t> tail;
-        std::atomic<std::uint32_t> head; ///< copy of head_ from when a producer read it last
-    };
+    using cells = completion_cells<completion_record>;
     struct ring_deleter {
-        void operator()(ring *unused) const;
+        void operator()(cells *unused) const;
     };
-    using ring_owner = std::unique_ptr<ring, ring_deleter>;
+    using ring_owner = std::unique_ptr<cells, ring_deleter>;
     enum class outcome : std::uint8_t { done, no_memory, too_full };
 
     /// Makes a ring for at least `depth` completions; false when out of memory.
     bool open(void *owner, upcall_queue &upcalls, std::uint32_t depth);
-    std::uint32_t depth() const { return now().mask + 1; }
+    std::uint32_t depth() const { return now().size(); }
     void *owner() const { return owner_; }
     /// The queue of its upcalls.
     upcall_queue &delivery() const { return *upcalls_; }
@@ -139,10 +81,10 @@ public:
 
     // --- producers
 
-    completion_producers producers;
+    cells::producers producers;
 
-    /// Completions of a holder of a queue pair's lock that are to be announced before it releases
-    /// that.
+    /// Completions of a holder of a queue pair's lock, or of a lease, that are to be announced
+    /// before it releases that.
     class news {
     public:
         bool any() const { return bits_ != 0; }
@@ -157,6 +99,15 @@ public:
     void add(const completion_record &done, news &of_holder);
     /// Tells who waits, or has armed the queue, since before these completions were added.
     void announce(news &of_holder);
+
+    /// How a producer reserves: alone or beside others; so that it has a lease then; with a lease.
+    enum class producer : std::uint8_t { plain, leasing, leased };
+    /// Adds one under the lock of a queue pair. False, and nothing is added, where there is no
+    /// room, or another thread has a lease, waits for its end, or replaces the ring.
+    template <producer how>
+    bool try_add(const completion_record &done, news &of_holder);
+    /// Announces what was added, and ends the lease.
+    void end_lease(news &of_holder);
     /// Waits until the consumer can take all that are there: none that another producer is still
     /// filling stands before them. By a thread that holds the lock of a queue pair that cycling the
     /// locks would wait for.
@@ -168,14 +119,7 @@ public:
     template <class Read>
     OSD_ALWAYS_INLINE bool pop_to(Read &&read)
     {
-        const std::uint32_t at = head_.load(std::memory_order_relaxed);
-        const ring &r = now();
-        const cell &from = r.at(at);
-        if (from.turn.load(std::memory_order_acquire) != at + 1 ||
-            !read(static_cast<const completion_record &>(from.record)))
-            return false;
-        head_.store(at + 1, std::memory_order_release);
-        return true;
+        return now().pop_to(head_, read);
     }
     bool pop(completion_record &done)
     {
@@ -184,15 +128,13 @@ public:
             return true;
         });
     }
-    bool empty() const
-    {
-        const std::uint32_t at = head_.load(std::memory_order_relaxed);
-        const std::uint32_t turn = now().at(at).turn.load(std::memory_order_acquire);
-        return static_cast<std::int32_t>(turn - at) <= 0;
-    }
+    bool empty() const { return !now().is_filled(head_.load(std::memory_order_relaxed)); }
     /// The number of completions, counted up to a limit, without taking any. Each is looked at
     /// once, however often they are counted.
-    std::uint32_t count(std::uint32_t limit = UINT32_MAX) { return empty() ? 0 : count_on(limit); }
+    std::uint32_t count(std::uint32_t limit = UINT32_MAX)
+    {
+        return empty() ? 0 : now().count(head_, counted_, limit);
+    }
     /// `former` is to be kept until no producer can refer to it any more.
     outcome resize(std::uint32_t depth, ring_owner &former);
 
@@ -229,12 +171,12 @@ protected:
         return others >= wanted.threshold ||
                count(wanted.threshold - others) + others >= wanted.threshold;
     }
-    std::atomic<ring *> ring_{nullptr};
+    std::atomic<cells *> ring_{nullptr};
     void *owner_ = nullptr;
     std::atomic<std::uint64_t> shards_{0};
     upcall_queue *upcalls_ = nullptr;
     std::atomic<std::uint32_t> in_upcalls_{0}; ///< upcalls that are being made: they may poll
-    alignas(64) std::atomic<std::uint32_t> head_{0};
+    alignas(64) cells::place head_{0};
     std::uint32_t counted_ = 0; ///< the consumer's: cells between head_ and here are filled
     alignas(64) std::atomic<std::uint32_t> wanted_{0};
     std::atomic<std::uint32_t> threshold_{1};
@@ -245,24 +187,20 @@ protected:
 private:
     enum event : std::uint32_t { overflow_event, completion_event };
     void make_upcall(const upcalls &table, std::uint32_t event) override;
-    ring &now() const { return *ring_.load(std::memory_order_acquire); }
-    std::uint32_t count_on(std::uint32_t limit);
+    cells &now() const { return *ring_.load(std::memory_order_acquire); }
     bool holds_solicited();
     /// Whether so many completions may be there. A producer calls it after adding one. Completions
     /// that other producers are about to add count, too: the last of these producers calls it when
     /// it has added.
     bool may_hold(std::uint32_t number) const
     {
-        return now().tail.load(std::memory_order_relaxed) - head_.load(std::memory_order_relaxed) +
-                   others_.now() >=
-               number;
+        return now().used(head_) + others_.now() >= number;
     }
-    bool put(const completion_record &done);
-    bool has_room(ring &r, std::uint32_t at) const OSD_COLD;
+    void add_patiently(const completion_record &done, news &of_holder) OSD_COLD;
     std::uint32_t tell(bool solicited, std::uint32_t wanted) OSD_COLD;
 
     osd::mutex signal_lock_; ///< held while it is opened
-    osd::mutex resizing_;    ///< held while the ring is replaced
+    osd::mutex resizing_;    ///< held while the ring is replaced, or the end of a lease awaited
 };
 
 } // namespace soft_hca

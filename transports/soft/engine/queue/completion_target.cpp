@@ -10,7 +10,7 @@ void completion_target::complete(request &r, work_status status, std::uint32_t l
         return note_success(r);
     if (ring_ == nullptr)
         return;
-    ring_->add({&r, length, 0, pair_, shard_, status, brought::nothing, false}, news_);
+    add({&r, length, 0, pair_, shard_, status, brought::nothing, false});
 }
 
 } // namespace soft_hca

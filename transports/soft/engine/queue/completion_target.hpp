@@ -2,7 +2,7 @@
 // The place where the requests of one queue of a queue pair complete.
 #pragma once
 
-#include "completion_ring.hpp"
+#include "completion_turn.hpp"
 
 namespace soft_hca {
 
@@ -24,12 +24,14 @@ public:
     void complete_receive(request &r, std::uint32_t length, brought extra, std::uint32_t immediate,
                           bool solicited)
     {
-        ring_->add({&r, length, immediate, pair_, shard_, work_status::success, extra, solicited},
-                   news_);
+        add({&r, length, immediate, pair_, shard_, work_status::success, extra, solicited});
     }
+    /// Until the lock is released its holder adds in this turn; null: in none.
+    void join(completion_turn *turn) { turn_ = turn; }
     /// Announces the completions since the lock was taken, before it is released.
     void announce()
     {
+        turn_ = nullptr;
         if (news_.any())
             ring_->announce(news_);
     }
@@ -38,12 +40,23 @@ public:
     /// is in the table of its shard.
     void settle() const
     {
+        if (turn_ != nullptr)
+            turn_->end();
         if (ring_ != nullptr)
             ring_->settle();
     }
 
 private:
+    void add(const completion_record &done)
+    {
+        if (turn_ != nullptr)
+            turn_->add(*ring_, done, news_);
+        else
+            ring_->add(done, news_);
+    }
+
     completion_ring *ring_ = nullptr;
+    completion_turn *turn_ = nullptr;
     std::uint32_t pair_ = 0;
     std::uint8_t shard_ = 0;
     completion_ring::news news_;
