@@ -8,7 +8,6 @@
 
 #include "osd_thread.hpp"
 
-#include <atomic>
 #include <cstdint>
 
 namespace osd {
@@ -16,14 +15,15 @@ namespace osd {
 /// Returns when every other thread of the process has executed a full memory barrier.
 void fence_all_threads();
 
-class door {
+template <class Threads>
+class plain_door {
 public:
     /// One thread at a time. After enter(), check whether the slow side has closed the gate, and
     /// leave() if so.
     void enter()
     {
         state_.store(inside, std::memory_order_relaxed);
-        std::atomic_signal_fence(std::memory_order_seq_cst);
+        Threads::compiler_fence();
     }
     void leave() { state_.store(used, std::memory_order_release); }
 
@@ -32,8 +32,7 @@ public:
     /// enter see the flag.
     void wait_until_empty() const
     {
-        while (state_.load(std::memory_order_acquire) == inside)
-            yield();
+        Threads::yield_while([this] { return state_.load(std::memory_order_acquire) == inside; });
     }
 
     /// Whether the gate was entered since the last call. One thread at a time.
@@ -46,7 +45,9 @@ public:
 
 private:
     enum : std::uint32_t { unused, inside, used };
-    std::atomic<std::uint32_t> state_{unused};
+    typename Threads::template atomic<std::uint32_t> state_{unused};
 };
+
+using door = plain_door<real_threads>;
 
 } // namespace osd

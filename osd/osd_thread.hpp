@@ -84,6 +84,13 @@ struct real_threads {
                 return;
         osd::wait_while(condition);
     }
+    /// As above, by pauses from the first look on: the other thread may do more meanwhile.
+    template <class Condition>
+    static void yield_while(Condition &&condition)
+    {
+        osd::wait_while(condition);
+    }
+    static void compiler_fence() { std::atomic_signal_fence(std::memory_order_seq_cst); }
 };
 
 /// Raises the priority of the calling thread over that of its process, so that it runs soon after

@@ -1,16 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // The claim of an EVD: one thread at a time takes its events, in a dequeue or in a wait.
+//
+// The orders of memory, in pairs:
+//
+//   word   store that gives it up (release)  -  operation that takes it (acquire): all that the
+//          former holder did to the EVD.
+//   word   operation that takes it for a wait  -  load of has_waiter(): both are sequentially
+//          consistent, and so are the words of posted events. A thread that posts and then looks
+//          for a waiter finds the waiter, or is found by it.
+//   word   exchange of dismiss()  -  load of is_dismissed(): the word alone, which the holder
+//          sees in its next look.
 #pragma once
 
 #include "osd_annotations.hpp"
 #include "osd_thread.hpp"
 
-#include <atomic>
 #include <cstdint>
 
 namespace dapl::DAPL_TRANSPORT::core {
 
-class consumer_claim {
+template <class Threads>
+class claim_word {
 public:
     /// A thread consumes; that thread is in a wait; that wait is to end without an event.
     enum : std::uint32_t { taking = 1, waiting = 2, dismissed = 4 };
@@ -30,14 +40,13 @@ public:
     /// `wanted` is the claim's new state.
     OSD_COLD bool contend(std::uint32_t wanted)
     {
-        osd::backoff pauses;
-        for (std::uint32_t seen = 0; !word_.compare_exchange_weak(seen, wanted); seen = 0) {
-            if ((seen & waiting) != 0)
-                return false;
-            if (seen != 0)
-                pauses.pause();
-        }
-        return true;
+        bool taken = false;
+        Threads::yield_while([&] {
+            std::uint32_t seen = 0;
+            taken = word_.compare_exchange_strong(seen, wanted);
+            return !taken && (seen & waiting) == 0;
+        });
+        return taken;
     }
     bool take() { return try_take() || contend(taking); }
     /// Tells a wait that has begun, and no later one, to end. False when there is none.
@@ -56,7 +65,9 @@ public:
     void give_up() { word_.store(0, std::memory_order_release); }
 
 private:
-    std::atomic<std::uint32_t> word_{0};
+    typename Threads::template atomic<std::uint32_t> word_{0};
 };
+
+using consumer_claim = claim_word<osd::real_threads>;
 
 } // namespace dapl::DAPL_TRANSPORT::core
