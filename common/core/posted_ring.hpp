@@ -30,6 +30,8 @@
 //           whoever gives up a storage knows that no thread uses it.
 //   end     store of take (release)  -  load of post (acquire): the element that was there is
 //           copied before another overwrites it.
+//   end     store of resize (release)  -  load of post (acquire): who finds a half full that is
+//           being prepared finds the word changed, too, which has turned to the other half since.
 //
 // A marked element may be changed where it is. Its owner has a lock for that, which it holds while
 // it changes or takes a marked element, and while it resizes.
@@ -202,7 +204,7 @@ public:
         const std::uint32_t head = head_.load(std::memory_order_relaxed);
         std::swap(halves_[next], other);
         ends_[next].store((head + 1 + halves_[next].length_) & word::places,
-                          std::memory_order_relaxed);
+                          std::memory_order_release);
         std::uint64_t seen = word_.word_.load(std::memory_order_acquire);
         do {
             if (((word::tail_in(seen) - head) & word::places) > halves_[next].length_) {
