@@ -6,12 +6,16 @@
 // taken, and whether it polls for more.
 //
 // A packet begins with its head, at a cache line: its size, and how often the ring has been filled.
-// The writer sets the head of the next packet to 0, and stores the head of this packet last: when
-// it is stopped or killed anywhere, a packet is there as a whole, or not at all. The reader reads
-// the head once, bounds the size, copies the packet once, and parses the copy; the writer bounds
-// the number of lines that the reader says it has taken. So neither process can do more to the
-// other than by datagrams. A packet that was taken is none when the reader comes round again: a
-// writer that has gone leaves no more than fits the ring.
+// The writer sets the place of the next packet's head to 0, and stores the head of this packet
+// last: when it is stopped or killed anywhere, a packet is there as a whole, or not at all. The
+// reader reads the head once, bounds the size, copies the packet once, and parses the copy; the
+// writer bounds the number of lines that the reader says it has taken. So neither process can do
+// more to the other than by datagrams. A packet that was taken is none when the reader comes round
+// again: a writer that has gone leaves no more than fits the ring.
+//
+// Lines that the reader has read are in its processor's cache, and a store waits until they are
+// taken from there. So the writer clears several lines ahead, behind a packet that it has put: when
+// the next packet comes its lines are here.
 #pragma once
 
 #include <atomic>
@@ -84,14 +88,24 @@ public:
     void put();
 
 private:
+    static constexpr std::uint32_t fewest_cleared = 4; ///< lines, a small packet and the next
+    static constexpr std::uint32_t most_cleared = 16;
+
     bool has_room(std::uint32_t wanted);
+    bool is_cleared(std::uint32_t at) const { return static_cast<std::int32_t>(cleared_ - at) > 0; }
+    void clear(std::uint32_t at)
+    {
+        own_->ring[at % ring_file::lines].head.store(0, std::memory_order_relaxed);
+    }
+    void clear_ahead();
 
     ring_file *own_ = nullptr;
     const ring_file *theirs_ = nullptr;
-    std::uint32_t next_ = 0;  ///< first line of the current or the next packet
-    std::uint32_t taken_ = 0; ///< what the reader has taken, as read last
-    std::uint32_t size_ = 0;
-    std::uint32_t place_ = 0; ///< byte of the ring where the next part goes
+    std::uint32_t next_ = 0;    ///< first line of the current or the next packet
+    std::uint32_t taken_ = 0;   ///< what the reader has taken, as read last
+    std::uint32_t cleared_ = 0; ///< behind the packet, no line before this one has a head
+    std::uint32_t size_ = 0;    ///< of the packet that was begun; 0: none was
+    std::uint32_t place_ = 0;   ///< byte of the ring where the next part goes
 };
 
 /// Used by one thread at a time. Both files outlive it.
@@ -136,6 +150,8 @@ inline bool ring_writer::begin(std::uint32_t size)
         return false;
     if (next_ == 0)
         own_->used.store(1, std::memory_order_release);
+    if (size_ != 0)
+        cleared_ = next_; // bytes of a packet that was begun and not put are there
     size_ = size;
     place_ = next_ % ring_file::lines * ring_file::line + sizeof(std::uint32_t);
     return true;
@@ -158,9 +174,24 @@ inline void ring_writer::add(const void *bytes, std::size_t size)
 inline void ring_writer::put()
 {
     const std::uint32_t behind = next_ + ring_file::lines_for(size_);
-    own_->ring[behind % ring_file::lines].head.store(0, std::memory_order_relaxed);
+    if (!is_cleared(behind)) {
+        clear(behind);
+        cleared_ = behind + 1;
+    }
     own_->ring[next_ % ring_file::lines].head.store(ring_file::head_of(next_, size_));
     next_ = behind;
+    size_ = 0;
+    if (!is_cleared(next_ + fewest_cleared))
+        clear_ahead();
+}
+
+/// Clears lines that the reader has taken, or that no packet was in.
+inline void ring_writer::clear_ahead()
+{
+    const std::uint32_t free = ring_file::lines - (next_ - taken_);
+    const std::uint32_t until = next_ + (free < most_cleared ? free : most_cleared);
+    for (; !(static_cast<std::int32_t>(cleared_ - until) >= 0); ++cleared_)
+        clear(cleared_);
 }
 
 // ------------------------------------------------------------------------------------ the reader
