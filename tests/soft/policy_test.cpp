@@ -168,6 +168,40 @@ TEST_CASE("who left packets waiting has to show more the next time, until it doe
     CHECK(attends_after(consumers, 4, 10, false, 0));
 }
 
+TEST_CASE("the socket is read at every poll, unless rings deliver")
+{
+    socket_pause pause;
+    std::int64_t now = 1'000'000;
+    pause.begin(now, false);
+    CHECK(!pause.lasts(now));
+    pause.ring_delivered(now);
+    CHECK(pause.lasts(now + 1));
+    CHECK(!pause.lasts(now + socket_pause::rings_deliver_ns));
+}
+
+TEST_CASE("while rings deliver the socket is read ever more rarely, until something was there")
+{
+    socket_pause pause;
+    std::int64_t now = 1'000'000;
+    std::int64_t before = 0;
+    for (int i = 0; i < 10; ++i) {
+        pause.ring_delivered(now);
+        pause.begin(now, false);
+        std::int64_t waited = 0;
+        while (pause.lasts(now + waited))
+            waited += 500;
+        CHECK(waited >= before);
+        CHECK(waited <= socket_pause::longest_ns);
+        before = waited;
+        now += waited;
+    }
+    CHECK(before == socket_pause::longest_ns);
+    pause.ring_delivered(now);
+    pause.begin(now, true);
+    CHECK(pause.lasts(now + socket_pause::shortest_ns - 1));
+    CHECK(!pause.lasts(now + socket_pause::shortest_ns));
+}
+
 TEST_SUITE_END();
 
 } // namespace policy_suite

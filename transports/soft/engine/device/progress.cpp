@@ -16,8 +16,8 @@ constexpr std::uint32_t groups_at_once = 8;
 constexpr std::int64_t lock_spin_ns = 2000; ///< longer than a poll that receives little
 /// Packets of posts are held back for at most so many polls, and then sent in one batch.
 constexpr std::uint32_t longest_batch_polls = 16;
-constexpr std::int64_t rings_deliver_ns = 100'000; ///< after a packet, more are expected
-constexpr std::int64_t between_sockets_ns = 2'000; ///< reads of the socket meanwhile
+/// While packets come by rings, one of so many polls does more than look at the rings.
+constexpr std::uint32_t most_short_polls = 8;
 
 /// As parse_base_only(), for sealed packets of the handshake: the headers of other sealed packets
 /// do not name the sender's queue pair.
@@ -39,6 +39,10 @@ bool progress_engine::poll(bool sleeps_next, const completion_ring *polled)
     context_.sleep.note_poll();
     if (waiting_.load() != 0 || !poll_lock_.try_lock())
         return false;
+    if (may_skip_all(sleeps_next)) {
+        poll_lock_.unlock();
+        return false;
+    }
     const std::int64_t now = osd::now_ns();
     polled_ = polled;
     bool received = receive(now, sleeps_next);
@@ -121,17 +125,27 @@ bool progress_engine::run_once(bool consumers_active, bool socket_ready)
 
 // --------------------------------------------------------------------------------------- packets
 
-/// Reading the socket is a system call. While packets come by rings, a poll may leave it out, and
-/// receives datagrams a little later.
-bool progress_engine::may_skip_socket(std::int64_t now) const
+/// What the poll would do besides looks at the clock, and can be done a little later, unless posts
+/// are held back.
+bool progress_engine::may_skip_all(bool sleeps_next)
 {
-    return now - ring_ns_ < rings_deliver_ns && now - socket_ns_ < between_sockets_ns;
+    if (short_polls_ == 0 || sleeps_next || context_.marks.has_batches())
+        return false;
+    --short_polls_;
+    return !context_.rings.has_more();
+}
+
+/// Where it may, a poll receives datagrams a little later.
+bool progress_engine::may_skip_socket(std::int64_t now)
+{
+    short_polls_ = pause_.rings_deliver(now) ? most_short_polls : 0;
+    return pause_.lasts(now);
 }
 
 bool progress_engine::receive(std::int64_t now, bool all)
 {
     bool received = context_.rings.any() && receive_by_rings(now);
-    if (all || !may_skip_socket(now))
+    if (!may_skip_socket(now) || all)
         received = receive_datagrams(now) || received;
     switch_to(nullptr, now);
     turn_.end();
@@ -148,15 +162,15 @@ bool progress_engine::receive_by_rings(std::int64_t now)
             OSD_UNCHECKED { receive_opened(bytes, size, from, now); };
     const bool any = seals_ == nullptr ? context_.rings.take(plain) : context_.rings.take(opened);
     if (any)
-        ring_ns_ = now;
+        pause_.ring_delivered(now);
     return any;
 }
 
 bool progress_engine::receive_datagrams(std::int64_t now)
 {
-    socket_ns_ = now;
     in_packets groups[groups_at_once];
     const std::uint32_t count = context_.io().receive(groups, groups_at_once);
+    pause_.begin(now, count != 0);
     for (std::uint32_t i = 0; i < count; ++i)
         receive_group(groups[i], now);
     return count != 0;

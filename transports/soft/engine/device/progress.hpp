@@ -10,6 +10,7 @@
 #include "connection/device_context.hpp"
 #include "connection/shard_context.hpp"
 #include "pair_table.hpp"
+#include "thread/thread_policy.hpp"
 
 #include "osd_sync.hpp"
 
@@ -65,7 +66,9 @@ private:
     bool receive(std::int64_t now, bool all) OSD_REQUIRES(poll_lock_);
     bool receive_by_rings(std::int64_t now) OSD_REQUIRES(poll_lock_);
     bool receive_datagrams(std::int64_t now) OSD_REQUIRES(poll_lock_);
-    bool may_skip_socket(std::int64_t now) const OSD_REQUIRES(poll_lock_);
+    bool may_skip_socket(std::int64_t now) OSD_REQUIRES(poll_lock_);
+    /// Whether a poll may return at once.
+    bool may_skip_all(bool sleeps_next) OSD_REQUIRES(poll_lock_);
     void receive_group(const in_packets &group, std::int64_t now) OSD_REQUIRES(poll_lock_);
     void receive_packet(const std::uint8_t *bytes, std::size_t size, const net_address &from,
                         std::int64_t now, bool by_ring) OSD_REQUIRES(poll_lock_);
@@ -119,8 +122,9 @@ private:
     std::int64_t received_ns_ OSD_GUARDED_BY(poll_lock_) = 0; ///< time of the latest packets
     /// Time of the latest packets from a ring.
     std::int64_t ring_ns_ OSD_GUARDED_BY(poll_lock_) = 0;
-    /// Time at which the socket was read last.
-    std::int64_t socket_ns_ OSD_GUARDED_BY(poll_lock_) = 0;
+    /// Polls that may yet look at the rings only, while packets come by rings.
+    std::uint32_t short_polls_ OSD_GUARDED_BY(poll_lock_) = 0;
+    socket_pause pause_ OSD_GUARDED_BY(poll_lock_);
     std::int64_t owing_ns_ OSD_GUARDED_BY(poll_lock_) = 0; ///< last receipt that needs an ack
     std::int64_t next_reset_ns_ OSD_GUARDED_BY(poll_lock_) = 0;
     stray_counts strays_ OSD_GUARDED_BY(poll_lock_);

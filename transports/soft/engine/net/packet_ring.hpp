@@ -119,6 +119,11 @@ public:
     /// Copies the next packet to memory of `ring_file::largest` bytes. Returns its size; 0 if
     /// there is none, or the writer has put something invalid (is_broken()).
     std::uint32_t take(std::uint8_t *to);
+    /// Whether take() has something to do.
+    bool has_more() const
+    {
+        return theirs_->ring[next_ % ring_file::lines].head.load(std::memory_order_relaxed) != 0;
+    }
     /// Frees the lines of all packets taken for the writer.
     void give_back() { own_->taken.store(next_, std::memory_order_release); }
     bool is_broken() const { return broken_; }

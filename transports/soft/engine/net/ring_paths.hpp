@@ -120,6 +120,14 @@ public:
     /// Whether there may be packets to take, or paths to free.
     bool any() const { return count_ != 0 || has_changed(); }
     bool has_changed() const { return changed_.load(std::memory_order_acquire); }
+    /// Whether take() has something to do: reads a cache line for each path.
+    bool has_more() const
+    {
+        bool more = has_changed();
+        for (std::uint32_t i = 0; i < count_ && !more; ++i)
+            more = met_[i]->reader_.has_more();
+        return more;
+    }
     /// Takes some packets of each path, copied to memory of our own, and calls each(bytes, size,
     /// from). True if there were any.
     template <class Each>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Two decisions of a shard's thread: whether to spin for packets or to sleep, and whether consumers
-// poll so often that the socket can be left to them.
+// Decisions of a shard. Of its thread: whether to spin for packets or to sleep, and whether
+// consumers poll so often that the socket can be left to them. Of who polls: when to read the
+// socket.
 #pragma once
 
 #include <algorithm>
@@ -123,6 +124,32 @@ private:
     std::int64_t since_ns_ = 0;
     std::int64_t measured_ = 0; ///< polls since then
     bool often_ = false;        ///< consumers poll all the time, when they have a processor
+};
+
+/// Reading the socket is a system call, as long as half a poll of rings. While packets come by
+/// rings it is read now and then: after pauses that double as long as nothing is found there.
+class socket_pause {
+public:
+    static constexpr std::int64_t shortest_ns = 2'000;
+    static constexpr std::int64_t longest_ns = 16'000;
+    static constexpr std::int64_t rings_deliver_ns = 100'000; ///< after a packet more are expected
+
+    void ring_delivered(std::int64_t now) { ring_ns_ = now; }
+    /// Whether rings have delivered lately.
+    bool rings_deliver(std::int64_t now) const { return now - ring_ns_ < rings_deliver_ns; }
+    /// Whether the socket need not be read yet.
+    bool lasts(std::int64_t now) const { return rings_deliver(now) && now - read_ns_ < pause_ns_; }
+    /// The socket was read.
+    void begin(std::int64_t now, bool found)
+    {
+        read_ns_ = now;
+        pause_ns_ = found ? shortest_ns : std::min(2 * pause_ns_, longest_ns);
+    }
+
+private:
+    std::int64_t ring_ns_ = INT64_MIN / 2;
+    std::int64_t read_ns_ = INT64_MIN / 2;
+    std::int64_t pause_ns_ = shortest_ns;
 };
 
 } // namespace soft_hca
