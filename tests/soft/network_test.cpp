@@ -362,6 +362,69 @@ TEST_CASE("the loss of a message that nothing follows is found before the timeou
 
 namespace {
 
+/// Posts a send at this time, by a thread that has the pair's lock, and returns when the timer of
+/// the pair runs then.
+std::int64_t due_after_post(end &from, std::int64_t now)
+{
+    request &r = from.fresh(work::send);
+    r.length = 64;
+    r.segments = 1;
+    r.local[0] = from.buffer.local(0, 64);
+    REQUIRE(from.post(r)); // finds the lock taken
+    from.pair.connection().pump_for(&r, now);
+    return from.pair.due_ns.load();
+}
+
+} // namespace
+
+TEST_CASE("a timer that runs already serves the next send in time, and no other does")
+{
+    inproc_network network;
+    host here(inside(network));
+    host there(inside(network));
+    end a(here);
+    end b(there);
+    REQUIRE(establish(a, b));
+    for (int n = 0; n < 20; ++n)
+        REQUIRE((a.receive(0, 64) && b.receive(0, 64)));
+    for (int n = 0; n < 10; ++n) {
+        REQUIRE(a.send(0, 64));
+        REQUIRE(a.sent().has_value());
+    }
+    a.pair.enter();
+    const std::int64_t now = osd::now_ns() + 1'000'000'000; // the thread finds no timer due
+    const std::uint64_t sent_again = a.pair.record.counts.packets_resent;
+    std::int64_t early = 0;
+    SUBCASE("one that runs out early")
+    {
+        early = now + 1'000'000;
+    }
+    SUBCASE("one that runs out late")
+    {
+        early = now + 5'000'000'000;
+    }
+    SUBCASE("none")
+    {
+        early = INT64_MAX;
+    }
+    a.pair.due_ns.store(early);
+    network.lose(1);
+    std::int64_t due = due_after_post(a, now);
+    CHECK(due < now + 100'000'000);
+    if (due == early) {
+        a.pair.connection().on_timer(due);
+        CHECK(a.pair.record.counts.packets_resent == sent_again); // it is not time
+        due = a.pair.due_ns.load();
+        CHECK(due > early);
+        CHECK(due < now + 100'000'000);
+    }
+    a.pair.connection().on_timer(due);
+    CHECK(a.pair.record.counts.packets_resent == sent_again + 1);
+    a.pair.leave();
+}
+
+namespace {
+
 /// Connections through one bottleneck of 100 Mbit/s with a queue of 64 kB.
 struct bottleneck {
     explicit bottleneck(std::uint32_t delay_us)

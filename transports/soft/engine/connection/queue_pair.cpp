@@ -37,14 +37,16 @@ bool queue_pair::post_receive(request &r)
     return true;
 }
 
-void queue_pair::ring_for(const request *send)
+void queue_pair::ring_for(request *send)
 {
-    doorbell.store(true);
-    if (!try_to_take())
-        return; // the holder will see the doorbell, or who comes next
-    doorbell.store(false);
+    if (!try_to_take()) {
+        doorbell.store(true);
+        if (!try_to_take())
+            return; // the holder will see the doorbell, or who comes next
+        doorbell.store(false);
+    }
     sends.posting = send;
-    connection_.pump(osd::now_ns(), true);
+    connection_.pump_for(send, osd::now_ns());
     sends.posting = nullptr;
     leave();
 }

@@ -71,7 +71,7 @@ private:
     void make_upcall(const upcalls &table, std::uint32_t event) override;
     void tell_path(const upcalls &table);
     /// As ring(), by a thread that has posted this send; null: of which it copies nothing itself.
-    void ring_for(const request *send);
+    void ring_for(request *send);
     void enter_behind_another() OSD_ACQUIRE(lock);
     void leave(completion_turn *turn) OSD_RELEASE(lock);
     void join(completion_turn *turn)

@@ -476,6 +476,14 @@ void reliable_connection::pump(std::int64_t now, bool new_turn)
 {
     if (new_turn)
         requests_.begin_turn();
+    send_all(now);
+    if (connected())
+        update_due();
+}
+
+/// The timer may have to be set afterwards.
+void reliable_connection::send_all(std::int64_t now)
+{
     if (state_.is(state::dead)) {
         requests_.flush();
         rx_.flush();
@@ -486,7 +494,7 @@ void reliable_connection::pump(std::int64_t now, bool new_turn)
         if (!tx_.send_batch(now, more))
             return fail(tx_.failure());
         const std::uint32_t seen = pair_->sends.ring.known_tail();
-        pair_->sends.in_flight.store(tx_.in_flight());
+        pair_->sends.in_flight.store(tx_.in_flight(), std::memory_order_relaxed);
         pair_->sends.started.store(requests_.next(), std::memory_order_relaxed);
         const bool all = !more && pair_->sends.ring.tail() == seen;
         if (tx_.stuck() || requests_.awaits_turn() || all)
@@ -497,7 +505,37 @@ void reliable_connection::pump(std::int64_t now, bool new_turn)
     if (pair_->receives.wanted.load())
         serve_new_receives();
     close_when_drained(now);
-    update_due();
+}
+
+void reliable_connection::pump_for(request *send, std::int64_t now)
+{
+    if (send == nullptr || !send_at_once(*send, now))
+        pump(now, true);
+}
+
+/// The way of a send that has nothing before it and needs one packet only. False: it was not sent,
+/// and pump() finds out what is to be done.
+OSD_ALWAYS_INLINE bool reliable_connection::send_at_once(request &send, std::int64_t now)
+{
+    if (!state_.is(state::live) || pair_->receives.wanted.load(std::memory_order_relaxed))
+        return false;
+    const bool was_idle = tx_.idle();
+    switch (tx_.send_at_once(send, now)) {
+    case transmitter::attempt::none:
+        return false;
+    case transmitter::attempt::failed:
+        fail(tx_.failure());
+        return true;
+    case transmitter::attempt::made:
+        break;
+    }
+    pair_->sends.in_flight.store(tx_.in_flight(), std::memory_order_relaxed);
+    pair_->sends.started.store(requests_.next(), std::memory_order_relaxed);
+    // A timer that runs already finds out when the next one is due.
+    const std::int64_t due = pair_->due_ns.load(std::memory_order_relaxed);
+    if (!was_idle || due > now + transmitter::least_patience_ns || tx_.stuck())
+        update_due();
+    return true;
 }
 
 /// Processes packets that were kept because no receive was posted, and acknowledges them together
@@ -519,7 +557,7 @@ void reliable_connection::serve_new_receives()
 
 void reliable_connection::after_receiving(std::int64_t now)
 {
-    pump(now);
+    send_all(now);
     if (!connected())
         return;
     rx_.watch_credit();
@@ -531,7 +569,7 @@ void reliable_connection::after_receiving(std::int64_t now)
         if (ack.is_awaited())
             pair_->shard->marks.owe_ack(pair_->identity.slot);
     }
-    update_due();
+    update_due(pair_->shard->polls_go_on);
 }
 
 void reliable_connection::flush_ack()
@@ -543,7 +581,9 @@ void reliable_connection::flush_ack()
 
 // --------------------------------------------------------------------------------------- timers
 
-void reliable_connection::update_due()
+/// Timers mostly move on, or end, before they expire. With `may_be_early` one that is set to an
+/// earlier time stays: on_timer() then finds nothing due, and sets the next one.
+void reliable_connection::update_due(bool may_be_early)
 {
     std::int64_t due = state_.due_ns();
     if (connected()) {
@@ -551,6 +591,8 @@ void reliable_connection::update_due()
         if (rx_.ack().due_ns() != 0)
             due = std::min(due, rx_.ack().due_ns());
     }
+    if (may_be_early && due >= pair_->due_ns.load())
+        return;
     pair_->due_ns.store(due);
     if (due != INT64_MAX)
         pair_->shard->arm_timer(pair_->identity.slot, due);
@@ -583,7 +625,8 @@ void reliable_connection::on_timer(std::int64_t now)
     if (connected() && tx_.probe_is_due(now))
         if (!tx_.send_probe(now))
             fail(tx_.failure());
-    pump(now, true);
+    requests_.begin_turn();
+    send_all(now);
     update_due();
 }
 

@@ -52,6 +52,9 @@ public:
     /// Sends what the peer and the network permit, and flushes posts to a dead connection.
     /// `new_turn`: the thread may spend time on direct copies.
     void pump(std::int64_t now, bool new_turn = false);
+    /// As pump(), in a new turn, by a thread that has posted this send; null: of which it copies
+    /// nothing itself.
+    void pump_for(request *send, std::int64_t now);
 
     // --- the shard
 
@@ -84,7 +87,9 @@ private:
 
     bool connected() const { return state_.connected(); }
     void serve_new_receives();
-    void update_due();
+    bool send_at_once(request &send, std::int64_t now);
+    void send_all(std::int64_t now);
+    void update_due(bool may_be_early = false);
     void restart_parts(const numbers &from);
 
     [[nodiscard]] start prepare(std::uint64_t qualifier, const void *data, std::size_t size);

@@ -235,6 +235,27 @@ void requester::build(out_packet &out, const sent_packet &packet) const
     gather(out, r, packet.offset, packet.length);
 }
 
+void requester::push_whole(request &send, std::uint32_t psn, std::int64_t now)
+{
+    sent_packet &packet = window_->push(now);
+    packet.from = sent_packet::origin::request;
+    packet.source = &send;
+    packet.last = true;
+    window_->set_length(packet, send.length);
+    send.moved = send.length;
+    send.msn = send_msn_++;
+    send.last_psn = psn;
+    ++next_;
+}
+
+void requester::build_whole(out_packet &out, const base_header &base, const request &send)
+{
+    const std::uint32_t invalidate = (send.flags & request_invalidate) != 0 ? send.remote.key : 0;
+    out.add(out.header, write_whole_send(out.header, base, opcode_of(send), invalidate, send.msn));
+    for (std::uint32_t i = 0; i < send.segments; ++i)
+        out.add(pointer_to(send.local[i].address), send.local[i].length);
+}
+
 const request *requester::long_send_of(const sent_packet &packet)
 {
     if (packet.from != sent_packet::origin::request || packet.again)

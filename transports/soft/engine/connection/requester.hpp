@@ -27,6 +27,24 @@ public:
     /// Puts the next packet into the send window. False when there is none, the peer does not allow
     /// it, or the connection has to end: see failed().
     bool next_packet(const peer_path &path, std::int64_t now, std::uint32_t &psn);
+    /// Whether this send is the next one, nothing keeps it from being sent, and it fits a packet.
+    bool may_send_whole(const request &send, const peer_path &path)
+    {
+        return !started_ && sends_->ring.is_last(next_, send) &&
+               send.length <= path.payload_room(rdmap::send) &&
+               ((send.flags & request_fence) == 0 || !reads_.any()) && has_credit() &&
+               memory_->may_use(send, local_read);
+    }
+    /// Puts its packet into the send window.
+    void push_whole(request &send, std::uint32_t psn, std::int64_t now);
+    static void build_whole(out_packet &out, const base_header &base, const request &send);
+    /// The send of which a packet carries all, or null.
+    static const request *whole_send_of(const sent_packet &packet)
+    {
+        const bool requested = packet.from == sent_packet::origin::request;
+        const request *const r = requested ? static_cast<const request *>(packet.source) : nullptr;
+        return r != nullptr && r->kind == work::send && packet.length == r->length ? r : nullptr;
+    }
     bool failed() const { return failed_; }
     const pair_failure &failure() const { return failure_; }
     void build(out_packet &out, const sent_packet &packet) const;

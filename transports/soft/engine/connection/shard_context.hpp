@@ -98,6 +98,8 @@ struct shard_context {
     }
 
     std::uint32_t index = 0;
+    /// Set by the holder of the poll lock: it will poll again soon, and not sleep.
+    bool polls_go_on = false;
     std::unique_ptr<packet_io> network;
     ring_paths rings;
     checked_sender checked;

@@ -191,6 +191,26 @@ bool transmitter::send_batch(std::int64_t now, bool &more)
     return send_chosen(psns, count);
 }
 
+transmitter::attempt transmitter::send_at_once(request &send, std::int64_t now)
+{
+    if (!may_send_new(now) || responses_->pending() || !requests_->may_send_whole(send, *path_))
+        return attempt::none;
+    if (idle())
+        resend_from_ = now;
+    const std::uint32_t psn = window_->next();
+    requests_->push_whole(send, psn, now);
+    pacer_holds_ = false;
+    pacer_.sent(now, congestion_, rtt_);
+    responses_turn_ = true;
+    out_packet out;
+    out.begin();
+    base_header base = make_header(packet_kind::data, psn);
+    if (is_silent(send))
+        base.flags = flag_late_ack;
+    requester::build_whole(out, base, send);
+    return transmit(&out, &psn, 1, true) ? attempt::made : attempt::failed;
+}
+
 /// The packets of a small batch are on the stack, which may be a small one. The packets of a large
 /// batch are in an area borrowed from the shard, or are sent few at a time if none is free.
 OSD_ALWAYS_INLINE bool transmitter::send_chosen(const std::uint32_t *psns, std::uint32_t count)

@@ -40,6 +40,9 @@ public:
     /// Sends at most one batch of packets, as far as windows and pacer permit. `more`: the batch
     /// was full.
     [[nodiscard]] bool send_batch(std::int64_t now, bool &more);
+    enum class attempt : std::uint8_t { none, made, failed };
+    /// Sends the only packet of a send that is posted, if that is all there is to be sent.
+    [[nodiscard]] attempt send_at_once(request &send, std::int64_t now);
     [[nodiscard]] bool send_probe(std::int64_t now);
     const pair_failure &failure() const { return failure_; }
     void send_ack();
@@ -90,6 +93,10 @@ public:
     /// Whether the peer has stopped responding to reads. For the slow timer.
     bool response_overdue(std::int64_t now, std::uint32_t max_retries);
 
+    /// No packet is sent again sooner.
+    static constexpr std::int64_t least_patience_ns =
+        owed_ack::delay_ns + std::int64_t{rtt_estimator::granularity_us} * 1000;
+
 private:
     static constexpr std::uint32_t most_bytes = 4 << 20;
 
@@ -102,6 +109,12 @@ private:
     {
         return stuck() &&
                (window_->oldest_is_lost() || congestion_.has_room(window_->on_the_way()));
+    }
+    /// Whether a packet that is new may be sent now.
+    bool may_send_new(std::int64_t now)
+    {
+        return paused_until_ == 0 && !stuck() && !window_is_full() &&
+               congestion_.has_room(window_->on_the_way()) && !pacer_.holds(now);
     }
     void judge_congestion(std::uint32_t was_in_flight, std::uint32_t was_on_the_way);
     bool window_is_full() { return window_->bytes() >= window_bytes_ || !window_->has_room(); }

@@ -45,7 +45,9 @@ bool progress_engine::poll(bool sleeps_next, const completion_ring *polled)
     }
     const std::int64_t now = osd::now_ns();
     polled_ = polled;
+    context_.polls_go_on = !sleeps_next;
     bool received = receive(now, sleeps_next);
+    context_.polls_go_on = false;
     polled_ = nullptr;
     if (received ? came_after_pause(now) : sleeps_next || now - received_ns_ > gather_acks_ns)
         flush_acks();

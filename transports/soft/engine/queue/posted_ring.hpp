@@ -59,6 +59,11 @@ public:
             ++tail_;
         return tail_;
     }
+    /// Whether this request, at this position, is the last that can be taken.
+    bool is_last(std::uint32_t position, const request &r)
+    {
+        return tail() == position + 1 && &at(position) == &r;
+    }
     /// As the latest call of tail() found it.
     std::uint32_t known_tail() const { return tail_; }
     bool empty() { return head() == tail(); }

@@ -531,9 +531,10 @@ bool parse_base_only(const std::uint8_t *bytes, std::size_t size, base_header &o
     return parse_base(in, out);
 }
 
-std::size_t write_base(std::uint8_t *to, const base_header &base)
+namespace {
+
+OSD_ALWAYS_INLINE void put_base(writer &out, const base_header &base)
 {
-    writer out(to);
     out.u8(base.version);
     out.u8(static_cast<std::uint8_t>(base.kind));
     out.u16(base.flags);
@@ -543,6 +544,14 @@ std::size_t write_base(std::uint8_t *to, const base_header &base)
     out.u32(base.psn);
     out.u32(base.ack);
     out.u32(base.credit);
+}
+
+} // namespace
+
+std::size_t write_base(std::uint8_t *to, const base_header &base)
+{
+    writer out(to);
+    put_base(out, base);
     return out.size();
 }
 
@@ -608,6 +617,20 @@ std::size_t write_segment(std::uint8_t *to, const ddp_segment &s)
     out.u32(s.msn);
     out.u32(s.message_offset);
     write_rdmap(out, s);
+    return out.size();
+}
+
+std::size_t write_whole_send(std::uint8_t *to, const base_header &base, rdmap opcode,
+                             std::uint32_t invalidate, std::uint32_t msn)
+{
+    writer out(to);
+    put_base(out, base);
+    out.u8(ddp_last | ddp_version);
+    out.u8(static_cast<std::uint8_t>(rdmap_version | static_cast<std::uint8_t>(opcode)));
+    out.u32(invalidate);
+    out.u32(queue_send);
+    out.u32(msn);
+    out.u32(0); // offset in the message
     return out.size();
 }
 

@@ -286,6 +286,9 @@ std::size_t write_base(std::uint8_t *out, const base_header &base);
 std::size_t write_retry(std::uint8_t *out, base_header base);
 /// The header of the segment; the payload is sent after it from where it is.
 std::size_t write_segment(std::uint8_t *out, const ddp_segment &segment);
+/// The headers in front of the payload of a data packet that is a whole send.
+std::size_t write_whole_send(std::uint8_t *out, const base_header &base, rdmap opcode,
+                             std::uint32_t invalidate, std::uint32_t msn);
 /// The part of a reference that follows the header of its segment.
 std::size_t write_far(std::uint8_t *out, const far_payload &where);
 std::size_t write_sack(std::uint8_t *out, const std::uint32_t *words, std::uint32_t count);
