@@ -524,6 +524,37 @@ TEST_CASE("fuzz: what is parsed stays inside its datagram, and written again is 
     CHECK(kinds.size() == seeds.size());
 }
 
+TEST_CASE("a whole send is read as parse() reads it, and nothing else is one")
+{
+    std::mt19937 random(20261129);
+    const std::vector<bytes> seeds = one_of_each();
+    std::set<rdmap> kinds;
+    for (unsigned round = 0; round < rounds(400'000); ++round) {
+        bytes in = seeds[random() % seeds.size()];
+        if (round % 8 != 0)
+            mutate(in, random);
+        const bytes exact(in); // a buffer without slack, for the sanitizer
+        packet p;
+        whole_send whole;
+        const bool parsed = parse(exact.data(), exact.size(), p);
+        const bool read = read_whole_send(exact.data(), exact.size(), whole);
+        const bool expected =
+            parsed && p.base.version == first_version && p.base.kind == packet_kind::data &&
+            p.segment.last && p.segment.opcode >= rdmap::send &&
+            p.segment.opcode <= rdmap::send_solicited_invalidate && p.segment.message_offset == 0;
+        REQUIRE(read == expected);
+        if (!read)
+            continue;
+        bytes again(max_header_size);
+        again.resize(
+            write_whole_send(again.data(), whole.base, whole.opcode, whole.invalidate, whole.msn));
+        again.insert(again.end(), whole.payload, whole.payload + whole.payload_size);
+        REQUIRE(again == exact);
+        kinds.insert(whole.opcode);
+    }
+    CHECK(kinds.size() == 4);
+}
+
 TEST_CASE("fuzz: of noise behind a proper beginning, what is taken is written again alike")
 {
     std::mt19937 random(20261122);

@@ -52,6 +52,24 @@ bool receiver::receive(const packet &p, const std::uint8_t *bytes, std::size_t s
     return true;
 }
 
+bool receiver::receive_expected(const whole_send &p)
+{
+    ack_.owe((p.base.flags & flag_late_ack) == 0);
+    (void)begin_receive();
+    const bool copies = receives_->polled && p.payload_size <= most_copied;
+    const work_status status = copies ? memory_->copy_in(*receiving_, p.payload, p.payload_size)
+                                      : memory_->scatter(*receiving_, 0, p.payload, p.payload_size);
+    if (status != work_status::success) {
+        failure_ = pair_failure::terminate(fail_receive(status, fault::local_catastrophic).why,
+                                           p.base.psn);
+        return false;
+    }
+    finish_receive(p.payload_size, brought::nothing, 0, p.opcode == rdmap::send_solicited);
+    ack_.count(p.payload_size);
+    window_.advance();
+    return true;
+}
+
 receiver::outcome receiver::take(const packet &p, std::uint32_t oldest_psn)
 {
     const segment_result result =

@@ -93,6 +93,17 @@ public:
 
     [[nodiscard]] bool receive(const packet &p, const std::uint8_t *bytes, std::size_t size,
                                std::uint32_t oldest_psn);
+    /// Whether a whole send is the next packet, and finds a receive at hand.
+    bool expects(const whole_send &p) const
+    {
+        const posted_ring &ring = receives_->ring;
+        return p.base.psn == window_.next() && !window_.holds_any() && receiving_ == nullptr &&
+               p.msn == msn_ && receives_->shared == nullptr && ring.has_front() &&
+               p.payload_size <= ring.front().length && p.opcode != rdmap::send_invalidate &&
+               p.opcode != rdmap::send_solicited_invalidate;
+    }
+    /// Receives such a one.
+    [[nodiscard]] bool receive_expected(const whole_send &p);
     /// Processes packets that were kept because no receive was posted. `took`: some were taken.
     [[nodiscard]] bool resume(std::uint32_t oldest_psn, bool &took);
     const pair_failure &failure() const { return failure_; }

@@ -260,6 +260,21 @@ void reliable_connection::receive(const packet &p, const net_address &from,
         fail(rx_.failure());
 }
 
+bool reliable_connection::receive_expected(const whole_send &p, const net_address &from,
+                                           std::int64_t now)
+{
+    const bool from_peer = path_.names_us(p.base) && path_.is_from_peer(p.base) &&
+                           from == path_.peer() && !before(tx_.next_psn(), p.base.ack);
+    if (!from_peer || !connected() || pair_->device->failed() || !rx_.expects(p))
+        return false;
+    ++pair_->record.counts.packets_in;
+    state_.note_heard(now);
+    tx_.on_acknowledgement(p.base, now);
+    if (!rx_.receive_expected(p))
+        fail(rx_.failure());
+    return true;
+}
+
 // --------------------------------------------------------------------------------------- ending
 
 /// Completes all that is posted, and then makes the upcall.

@@ -64,6 +64,8 @@ public:
     /// Another packet with our id, from anywhere.
     void receive(const packet &p, const net_address &from, const std::uint8_t *bytes,
                  std::size_t size, std::int64_t now);
+    /// As receive(), of a whole send that nothing stands before. False: call receive().
+    bool receive_expected(const whole_send &p, const net_address &from, std::int64_t now);
     /// Called after a batch of receive() calls, with the lock still held.
     void after_receiving(std::int64_t now);
     void flush_ack();

@@ -131,6 +131,10 @@ OSD_ALWAYS_INLINE bool transmitter::build(out_packet &out, std::uint32_t psn,
     base_header base = make_header(packet_kind::data, psn);
     if (may_be_acknowledged_late(packet))
         base.flags = flag_late_ack;
+    if (const request *const whole = requester::whole_send_of(packet); whole != nullptr) {
+        requester::build_whole(out, base, *whole);
+        return true;
+    }
     out.add(out.header, write_base(out.header, base));
     if (responds)
         responses_->build(out, packet);
@@ -357,7 +361,7 @@ bool transmitter::is_recent(std::uint32_t psn) const
 }
 
 /// Returns true when there were some.
-bool transmitter::retire_acknowledged(std::uint32_t ack, std::int64_t now)
+OSD_ALWAYS_INLINE bool transmitter::retire_acknowledged(std::uint32_t ack, std::int64_t now)
 {
     bool any = false;
     while (const sent_packet *packet = window_->acknowledged(ack)) {
@@ -372,23 +376,26 @@ bool transmitter::retire_acknowledged(std::uint32_t ack, std::int64_t now)
     return any;
 }
 
-void transmitter::on_acknowledgement(const packet &p, std::int64_t now)
+/// `sack` is the selective part, which only acks have.
+void transmitter::take_acknowledgement(const base_header &base, const std::uint32_t *sack,
+                                       std::uint32_t sack_words, std::int64_t now)
 {
-    if (requests_->grant_credit(p.base.credit)) {
+    if (requests_->grant_credit(base.credit)) {
         probe_due_ = 0;
         probe_delay_us_ = 0;
     }
-    if (before(p.base.ack, window_->oldest()))
-        return; // overtaken by a newer one
+    const bool describes = base.kind == packet_kind::ack; // all that the peer keeps
+    const std::int32_t ahead = distance(window_->oldest(), base.ack);
+    if (ahead < 0 || (ahead == 0 && !describes))
+        return; // overtaken by a newer one, or nothing new
     const std::uint32_t was_in_flight = window_->in_flight();
     const std::uint32_t was_on_the_way = window_->on_the_way();
-    const bool progress = retire_acknowledged(p.base.ack, now);
-    const bool not_ready = (p.base.flags & flag_receiver_not_ready) != 0 && !idle();
-    const bool describes = p.base.kind == packet_kind::ack; // all that the peer keeps
+    const bool progress = retire_acknowledged(base.ack, now);
+    const bool not_ready = describes && (base.flags & flag_receiver_not_ready) != 0 && !idle();
     if (describes && !not_ready && !idle() && window_->at(window_->oldest()).sacked)
-        window_->take_back(p.sack, p.sack_words);
-    if (p.sack_words != 0)
-        window_->acknowledge_selectively(p.base.ack, p.sack, p.sack_words, rtt_, now);
+        window_->take_back(sack, sack_words);
+    if (sack_words != 0)
+        window_->acknowledge_selectively(base.ack, sack, sack_words, rtt_, now);
     // The oldest has arrived; an arrival of later packets does not count.
     if (progress || not_ready) {
         resend_from_ = now;
@@ -404,7 +411,7 @@ void transmitter::on_acknowledgement(const packet &p, std::int64_t now)
         requests_->complete_done();
     }
     judge_congestion(was_in_flight, was_on_the_way);
-    if ((p.base.flags & flag_not_fetched) != 0) [[unlikely]] {
+    if (describes && (base.flags & flag_not_fetched) != 0) [[unlikely]] {
         refer_from_ = now + no_references_ns;
         window_->repeat_referred();
     }

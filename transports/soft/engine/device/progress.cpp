@@ -218,6 +218,15 @@ reliable_connection &progress_engine::enter_connection(queue_pair &pair, std::in
 void progress_engine::receive_packet(const std::uint8_t *bytes, std::size_t size,
                                      const net_address &from, std::int64_t now, bool by_ring)
 {
+    whole_send p;
+    queue_pair *const pair = read_whole_send(bytes, size, p) ? pairs_.find(p.base.to) : nullptr;
+    if (pair == nullptr || !enter_connection(*pair, now).receive_expected(p, from, now))
+        receive_any(bytes, size, from, now, by_ring);
+}
+
+void progress_engine::receive_any(const std::uint8_t *bytes, std::size_t size,
+                                  const net_address &from, std::int64_t now, bool by_ring)
+{
     packet p;
     if (!(by_ring ? parse_local(bytes, size, p) : parse(bytes, size, p)))
         return drop(bytes, size, now);

@@ -72,6 +72,8 @@ private:
     void receive_group(const in_packets &group, std::int64_t now) OSD_REQUIRES(poll_lock_);
     void receive_packet(const std::uint8_t *bytes, std::size_t size, const net_address &from,
                         std::int64_t now, bool by_ring) OSD_REQUIRES(poll_lock_);
+    void receive_any(const std::uint8_t *bytes, std::size_t size, const net_address &from,
+                     std::int64_t now, bool by_ring) OSD_REQUIRES(poll_lock_) OSD_NOINLINE;
     void receive_sealed(std::uint8_t *bytes, std::size_t size, const net_address &from,
                         std::int64_t now) OSD_REQUIRES(poll_lock_);
     void receive_opened(const std::uint8_t *bytes, std::size_t size, const net_address &from,

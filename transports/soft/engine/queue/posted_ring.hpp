@@ -73,6 +73,12 @@ public:
         return *slots_[position & mask_].load(std::memory_order_relaxed);
     }
     request &front() const { return at(head()); }
+    /// Whether there is a first one, for certain: the ring may not be empty where there is none.
+    bool has_front() const
+    {
+        return slots_ != nullptr &&
+               slots_[head_ & mask_].load(std::memory_order_acquire) != nullptr;
+    }
     /// It is not empty.
     void pop()
     {

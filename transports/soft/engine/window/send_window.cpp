@@ -35,37 +35,6 @@ void send_window::narrow()
     loan_.reset();
 }
 
-sent_packet &send_window::push(std::int64_t now)
-{
-    sent_packet &packet = at(next_++);
-    packet = {};
-    packet.sent_ns = now;
-    return packet;
-}
-
-/// A packet has arrived. Karn's rule: a retransmitted one is no sample of the round-trip time.
-void send_window::note(const sent_packet &packet, rtt_estimator &rtt, std::int64_t now)
-{
-    const std::int64_t us = std::max<std::int64_t>((now - packet.sent_ns) / 1000, 0);
-    // Acknowledged sooner than possible: it was the first copy that arrived.
-    if (packet.again && rtt.srtt_us() != 0 && us < rtt.least_us())
-        return;
-    latest_ns(packet) = std::max(latest_ns(packet), packet.sent_ns);
-    if (!packet.again)
-        rtt.sample(static_cast<std::uint32_t>(std::min<std::int64_t>(us, 60'000'000)));
-}
-
-void send_window::pop(rtt_estimator &rtt, std::int64_t now)
-{
-    const sent_packet &packet = at(oldest_);
-    if (!packet.sacked)
-        note(packet, rtt, now);
-    lost_ -= packet.lost ? 1 : 0;
-    arrived_ -= packet.sacked ? 1 : 0;
-    bytes_ -= packet.length;
-    ++oldest_;
-}
-
 void send_window::acknowledge_selectively(std::uint32_t ack, const std::uint32_t *words,
                                           std::uint32_t count, rtt_estimator &rtt, std::int64_t now)
 {

@@ -15,6 +15,7 @@
 #include "window_reserve.hpp"
 #include "wire/serial.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -146,5 +147,36 @@ private:
     bool found_ = false;
     std::int64_t latest_ns_[2] = {}; ///< see latest_ns()
 };
+
+inline sent_packet &send_window::push(std::int64_t now)
+{
+    sent_packet &packet = at(next_++);
+    packet = {};
+    packet.sent_ns = now;
+    return packet;
+}
+
+/// A packet has arrived. Karn's rule: a retransmitted one is no sample of the round-trip time.
+inline void send_window::note(const sent_packet &packet, rtt_estimator &rtt, std::int64_t now)
+{
+    const std::int64_t us = std::max<std::int64_t>((now - packet.sent_ns) / 1000, 0);
+    // Acknowledged sooner than possible: it was the first copy that arrived.
+    if (packet.again && rtt.srtt_us() != 0 && us < rtt.least_us())
+        return;
+    latest_ns(packet) = std::max(latest_ns(packet), packet.sent_ns);
+    if (!packet.again)
+        rtt.sample(static_cast<std::uint32_t>(std::min<std::int64_t>(us, 60'000'000)));
+}
+
+inline void send_window::pop(rtt_estimator &rtt, std::int64_t now)
+{
+    const sent_packet &packet = at(oldest_);
+    if (!packet.sacked) [[likely]]
+        note(packet, rtt, now);
+    lost_ -= packet.lost ? 1 : 0;
+    arrived_ -= packet.sacked ? 1 : 0;
+    bytes_ -= packet.length;
+    ++oldest_;
+}
 
 } // namespace soft_hca

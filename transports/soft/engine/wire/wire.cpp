@@ -422,6 +422,28 @@ bool parse(const std::uint8_t *bytes, std::size_t size, packet &out)
     return parse_base(in, out.base) && parse_body(in, bytes, out);
 }
 
+bool read_whole_send(const std::uint8_t *bytes, std::size_t size, whole_send &out)
+{
+    constexpr std::size_t headers = base_size + untagged_size;
+    constexpr std::uint8_t kind = static_cast<std::uint8_t>(packet_kind::data);
+    if (size < headers || bytes[0] != first_version || bytes[1] != kind ||
+        bytes[base_size] != (ddp_last | ddp_version))
+        return false;
+    reader in(bytes, headers);
+    const bool good = read_base(in, out.base);
+    (void)in.u8(); // flags of DDP
+    const std::uint8_t control = in.u8();
+    out.opcode = static_cast<rdmap>(control & rdmap_opcode);
+    out.invalidate = in.u32();
+    const std::uint32_t queue = in.u32();
+    out.msn = in.u32();
+    const std::uint32_t offset = in.u32();
+    out.payload = bytes + headers;
+    out.payload_size = static_cast<std::uint32_t>(size - headers);
+    return good && (control & rdmap_not_opcode) == rdmap_version && is_send(out.opcode) &&
+           (out.invalidate == 0 || invalidates(out.opcode)) && (queue | offset) == 0;
+}
+
 bool parse_opened(const std::uint8_t *bytes, std::size_t size, packet &out)
 {
     reader in(bytes, size);

@@ -233,6 +233,16 @@ struct packet {
     std::uint32_t sack[max_sack_words];
 };
 
+/// A data packet that is a message of its own: a send of one segment. Points into the datagram.
+struct whole_send {
+    base_header base;
+    rdmap opcode = rdmap::send;
+    std::uint32_t invalidate = 0;
+    std::uint32_t msn = 0;
+    const std::uint8_t *payload = nullptr;
+    std::uint32_t payload_size = 0;
+};
+
 /// The header in front of a sealed packet, in the clear; it is authenticated together with the
 /// packet. A packet is sealed with its base header.
 struct sealed_header {
@@ -256,6 +266,9 @@ struct sealed_header {
 /// packets are none.
 [[nodiscard]] bool parse(const std::uint8_t *bytes, std::size_t size, packet &out);
 
+/// Reads a whole send of the first version that parse() accepts. False for anything else; `out` is
+/// then undefined.
+[[nodiscard]] bool read_whole_send(const std::uint8_t *bytes, std::size_t size, whole_send &out);
 /// Parses a packet of a ring, as parse() does, and references besides.
 [[nodiscard]] bool parse_local(const std::uint8_t *bytes, std::size_t size, packet &out);
 /// Parses a packet that was sealed, as parse() does.
