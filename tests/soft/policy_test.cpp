@@ -168,6 +168,23 @@ TEST_CASE("who left packets waiting has to show more the next time, until it doe
     CHECK(attends_after(consumers, 4, 10, false, 0));
 }
 
+TEST_CASE("a long run of polls in vain shows that a consumer polls all the time")
+{
+    poll_run run;
+    std::int64_t now = 0;
+    for (int runs = 0; runs < 3; ++runs) {
+        for (std::uint32_t i = 1; i < poll_run::long_run; ++i)
+            CHECK(!run.ends(false, now += 100));
+        CHECK(run.ends(false, now += 100));
+    }
+    // Polls until nothing is there, again and again.
+    for (std::uint32_t i = 0; i < 3 * poll_run::long_run; ++i)
+        CHECK(!run.ends(true, now += 100));
+    // Polls with pauses in between.
+    for (std::uint32_t i = 0; i < 3 * poll_run::long_run; ++i)
+        CHECK(!run.ends(false, now += 2 * poll_run::longest_ns / poll_run::long_run));
+}
+
 TEST_CASE("the socket is read at every poll, unless rings deliver")
 {
     socket_pause pause;

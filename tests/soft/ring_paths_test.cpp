@@ -150,6 +150,31 @@ TEST_CASE("where consumers stop polling, the device's threads go on")
         expect(t.b.received(), work_status::success);
 }
 
+TEST_CASE("peers are told that a consumer polls, and within a tick that it does not any more")
+{
+    two t;
+    have_used_rings(t.a, t.b);
+    // On a busy machine the thread is late, and the peer sends again, over the network.
+    int in_a_row = 0;
+    CHECK(becomes_true([&] {
+        std::this_thread::sleep_for(20ms);
+        shard &here = t.here.hca.shard_at(0);
+        for (std::uint32_t i = 0; i < 8 * poll_run::long_run; ++i)
+            (void)here.progress(false, nullptr);
+        const auto before = t.b.counts();
+        REQUIRE(t.a.receive(0, 64));
+        REQUIRE(t.b.send(0, 64));
+        // Nobody polls on this side, and the message comes all the same.
+        REQUIRE(becomes_true([&] { return !t.a.receive_queue.empty(); }));
+        expect(t.a.received(), work_status::success);
+        expect(t.b.sent(), work_status::success);
+        const auto after = t.b.counts();
+        if (after.by_ring != before.by_ring)
+            in_a_row = after.packets_resent == before.packets_resent ? in_a_row + 1 : 0;
+        return in_a_row >= 5;
+    }));
+}
+
 TEST_CASE("what a full ring does not take goes over the network")
 {
     two t;

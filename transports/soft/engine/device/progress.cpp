@@ -51,6 +51,9 @@ bool progress_engine::poll(bool sleeps_next, const completion_ring *polled)
     polled_ = nullptr;
     if (received ? came_after_pause(now) : sleeps_next || now - received_ns_ > gather_acks_ns)
         flush_acks();
+    if (!sleeps_next && context_.rings.is_asleep() && context_.rings.any() &&
+        run_.ends(received, now))
+        context_.sleep.poll_for_thread(now);
     if (sleeps_next || !keep_batching())
         send_batched();
     if (sleeps_next && found_nothing_twice(received))

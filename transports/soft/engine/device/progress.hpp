@@ -127,6 +127,7 @@ private:
     /// Polls that may yet look at the rings only, while packets come by rings.
     std::uint32_t short_polls_ OSD_GUARDED_BY(poll_lock_) = 0;
     socket_pause pause_ OSD_GUARDED_BY(poll_lock_);
+    poll_run run_ OSD_GUARDED_BY(poll_lock_);              ///< of polls while peers send datagrams
     std::int64_t owing_ns_ OSD_GUARDED_BY(poll_lock_) = 0; ///< last receipt that needs an ack
     std::int64_t next_reset_ns_ OSD_GUARDED_BY(poll_lock_) = 0;
     stray_counts strays_ OSD_GUARDED_BY(poll_lock_);

@@ -113,6 +113,7 @@ public:
     /// Shows to peers whether a thread sleeps until a datagram wakes it. That thread polls once
     /// more between this call and its sleep.
     void set_asleep(bool asleep);
+    bool is_asleep() const { return asleep_.load(std::memory_order_relaxed); }
     bool has_packets();
 
     // --- the holder of the poll lock

@@ -71,6 +71,16 @@ void sleeper::tell_peers()
     rings_->set_asleep(watches_ || waiters_.load() != 0);
 }
 
+void sleeper::poll_for_thread(std::int64_t now)
+{
+    osd::lock_guard hold(lock_);
+    if (!watches_ || waiters_.load() != 0 || !alarm_.is_open())
+        return;
+    rings_->set_asleep(false);
+    if (wakes_ns_.load() > now + tick_ns)
+        set_wake(now + tick_ns);
+}
+
 waitable sleeper::socket_or_set() const
 {
     if (leaves_socket_.load())

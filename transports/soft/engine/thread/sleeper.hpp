@@ -56,6 +56,10 @@ public:
     {
         polls_.store(polls_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     }
+    /// A consumer polls all the time, by what it finds out itself: peers may put packets into
+    /// rings, though the thread sleeps until a datagram comes. Within a tick the thread looks
+    /// whether the consumer has gone.
+    void poll_for_thread(std::int64_t now) OSD_COLD;
     /// A consumer sleeps on the socket between these calls. `next_due` returns when the next timer
     /// is due, in nanoseconds.
     template <class NextDue>

@@ -126,6 +126,33 @@ private:
     bool often_ = false;        ///< consumers poll all the time, when they have a processor
 };
 
+/// Whether a consumer polls all the time, as it finds out itself: it has polled so often in a row,
+/// and in vain, that a thread that was about to sleep would not have gone on.
+class poll_run {
+public:
+    static constexpr std::uint32_t long_run = 32;       ///< polls
+    static constexpr std::int64_t longest_ns = 200'000; ///< that they take
+
+    /// After each poll. True at the end of a long run; then the next one begins.
+    bool ends(bool received, std::int64_t now)
+    {
+        if (received)
+            return false;
+        if (polls_ == 0 || now - began_ns_ > longest_ns) {
+            polls_ = 0;
+            began_ns_ = now;
+        }
+        if (++polls_ < long_run)
+            return false;
+        polls_ = 0;
+        return true;
+    }
+
+private:
+    std::uint32_t polls_ = 0;
+    std::int64_t began_ns_ = 0;
+};
+
 /// Reading the socket is a system call, as long as half a poll of rings. While packets come by
 /// rings it is read now and then: after pauses that double as long as nothing is found there.
 class socket_pause {
