@@ -4,12 +4,15 @@
 // Nobody tells how many threads of other processes poll, but how long a yield takes does:
 //
 //   returns at once     nobody else wants this processor: twice as many polls until the next yield
-//   takes some time     others had it, and soon passed it on: they poll, too, and yields are
-//                       frequent from now on
-//   takes a time slice  others compute, or poll without a yield. After some in a row there is none
-//                       until the next tick of a clock that all processes share, a slower one after
-//                       longer slices: so pollers that took each other for threads that compute
-//                       look again at one time
+//   takes some time     others had it, and soon passed it on. When the next yield says so, too,
+//                       they poll, and yields are frequent from now on; a thread that was woken for
+//                       a moment is not there again
+//   takes long          others compute, or poll without a yield. After some such yields there is
+//                       none until the next tick of a clock that all processes share, a slower one
+//                       after longer slices: so pollers that took each other for threads that
+//                       compute look again at one time
+//
+// A thread of low priority computes for less than a millisecond before the kernel looks again.
 //
 // One thread at a time uses a poll_pause, but any thread may be in yield().
 #pragma once
@@ -20,6 +23,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 namespace osd {
 
@@ -27,10 +31,10 @@ class poll_pause {
 public:
     static constexpr std::uint32_t fewest_polls = 16;
     static constexpr std::uint32_t most_polls = 1024;
-    static constexpr std::int64_t most_slices = 3; ///< in a row
+    static constexpr std::int64_t most_slices = 3; ///< since others polled
     static constexpr std::int64_t part_lost = 16;  ///< of the time, to threads that compute
     static constexpr std::int64_t alone_ns = 2'000;
-    static constexpr std::int64_t slice_ns = 2'000'000;
+    static constexpr std::int64_t slice_ns = 400'000;
     static constexpr std::int64_t tick_ns = 128'000'000;
 
     /// Counts a poll that found nothing. True when a pause is due.
@@ -51,15 +55,25 @@ public:
     void learn(std::int64_t began, std::int64_t ended)
     {
         const std::int64_t took = ended - began;
-        if (took >= slice_ns)
+        if (took < alone_ns)
+            return stay_alone();
+        polls_left_ = fewest_polls;
+        const bool again = std::exchange(shared_, took < slice_ns);
+        if (!shared_)
             return lose_slice(took, ended);
-        if (took >= alone_ns)
-            slices_ = lost_ns_ = 0;
-        polls_ = took >= alone_ns ? fewest_polls : std::min(2 * polls_, most_polls);
-        polls_left_ = polls_;
+        if (!again)
+            return;
+        slices_ = lost_ns_ = 0;
+        polls_ = fewest_polls;
     }
 
 private:
+    void stay_alone()
+    {
+        if (!std::exchange(shared_, false))
+            polls_ = std::min(2 * polls_, most_polls);
+        polls_left_ = polls_;
+    }
     void lose_slice(std::int64_t took, std::int64_t now)
     {
         lost_ns_ += std::min(took, tick_ns);
@@ -75,6 +89,7 @@ private:
 
     std::uint32_t polls_left_ = most_polls;
     std::uint32_t polls_ = most_polls; ///< from one pause to the next
+    bool shared_ = false;              ///< the last yield took some time
     std::int64_t slices_ = 0;          ///< lost by yields since others polled
     std::int64_t lost_ns_ = 0;         ///< the time of these
     std::int64_t silent_until_ns_ = INT64_MIN;

@@ -112,10 +112,31 @@ TEST_CASE("a consumer beside others that poll yields often, until they are gone"
     poller p;
     CHECK_EQ(p.polls_after(shared), poll_pause::fewest_polls);
     CHECK_EQ(p.polls_after(slice - 1), poll_pause::fewest_polls);
+    CHECK_EQ(p.polls_after(at_once), poll_pause::fewest_polls);
     std::uint32_t expected = poll_pause::fewest_polls;
     while (expected != poll_pause::most_polls)
         CHECK_EQ(p.polls_after(at_once), expected *= 2);
     CHECK_EQ(p.polls_after(at_once), poll_pause::most_polls);
+}
+
+TEST_CASE("a yield that took some time once costs one more yield")
+{
+    poller p;
+    for (int i = 0; i < 10; ++i) {
+        CHECK_EQ(p.polls_after(shared), poll_pause::fewest_polls);
+        CHECK_EQ(p.polls_after(at_once), poll_pause::most_polls);
+    }
+}
+
+TEST_CASE("pollers that meet find each other though their first turns are long")
+{
+    poller p;
+    CHECK_EQ(p.polls_after(slice), poll_pause::fewest_polls);
+    CHECK_EQ(p.polls_after(shared), poll_pause::fewest_polls);
+    CHECK_EQ(p.polls_after(shared), poll_pause::fewest_polls);
+    for (std::int64_t i = 1; i < poll_pause::most_slices; ++i)
+        CHECK_EQ(p.polls_after(slice), poll_pause::fewest_polls);
+    CHECK(p.yields(shared)); // the first slice does not count any more
 }
 
 TEST_CASE("a consumer beside threads that compute gives few time slices away until the next tick")
@@ -138,12 +159,27 @@ TEST_CASE("a consumer beside threads that compute gives few time slices away unt
     CHECK_EQ(p.polls(), poll_pause::fewest_polls);
 }
 
-TEST_CASE("the longer the time slices, the longer a consumer keeps its processor")
+TEST_CASE("a thread that is woken now and then between slices does not make others pollers")
 {
     poller p;
     for (std::int64_t i = 0; i < poll_pause::most_slices; ++i) {
         (void)p.polls();
-        CHECK(p.yields(4 * slice));
+        CHECK(p.yields(shared));
+        (void)p.polls();
+        CHECK(p.yields(slice));
+    }
+    (void)p.polls();
+    CHECK_FALSE(p.yields(at_once));
+}
+
+TEST_CASE("the longer the time slices, the longer a consumer keeps its processor")
+{
+    constexpr std::int64_t longer =
+        4 * poll_pause::tick_ns / (poll_pause::part_lost * poll_pause::most_slices);
+    poller p;
+    for (std::int64_t i = 0; i < poll_pause::most_slices; ++i) {
+        (void)p.polls();
+        CHECK(p.yields(longer));
     }
     (void)p.polls();
     p.now = 8 * poll_pause::tick_ns - 1; // a multiple of four ticks
@@ -158,7 +194,7 @@ TEST_CASE("a time slice now and then does not keep pollers from yielding to each
     poller p;
     for (int i = 0; i < 100; ++i) {
         (void)p.polls();
-        CHECK(p.yields(i % poll_pause::most_slices == 0 ? shared : slice));
+        CHECK(p.yields(i % 4 < 2 ? shared : slice));
     }
 }
 
