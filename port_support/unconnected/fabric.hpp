@@ -25,9 +25,9 @@ struct fabric_traits {
     std::uint32_t access_from = 16384;
 };
 
-/// The name by which peers reach the device.
+/// The name by which peers reach the device: as much as a request to connect has room for.
 struct fabric_name {
-    static constexpr std::size_t max_size = 256;
+    static constexpr std::size_t max_size = 480;
 
     std::uint32_t size = 0;
     std::uint8_t bytes[max_size];
@@ -95,6 +95,7 @@ public:
     virtual ~fabric() {}
 
     virtual fabric_traits traits() const = 0;
+    /// ENAMETOOLONG: it is longer than fabric_name::max_size, and the device cannot be used.
     /// ENOTSUP: it has none yet. The making of endpoints is refused then, and nothing else.
     virtual int own_name(fabric_name &out) = 0;
     /// The number of the peer of this name; it is asked once for each name that it knows.

@@ -195,6 +195,7 @@ struct fresh_network {
         net().stopped = -1;
         net().dead_stop = net().cancels = false;
         net().forgets = true;
+        net().name_size = 1;
         net().peer_stays_ms = 1000;
         net().asked = net().given_up = net().cancelled = net().misused = 0;
         net().refused_accesses = 0;

@@ -145,6 +145,25 @@ TEST_SUITE("peers without connections")
         CHECK(forgets_all(1));
     }
 
+    TEST_CASE("names have up to 480 bytes")
+    {
+        const forgetful_network network;
+        net().name_size = 480;
+        host a;
+        host b;
+        {
+            end from(a);
+            end to(b);
+            connect(from, to);
+            exchange(from, to);
+        }
+        net().name_size = 481;
+        types::hca refused;
+        core::adapter owner;
+        CHECK_FALSE(api::dapls_ib_open_hca(refused, {"test", "", &owner}).ok());
+        net().name_size = 480;
+    }
+
     TEST_CASE("a peer that comes back soon keeps its number")
     {
         const forgetful_network network(never_ms);

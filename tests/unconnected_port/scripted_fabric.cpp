@@ -52,8 +52,10 @@ scripted_fabric::~scripted_fabric()
 
 int scripted_fabric::own_name(fabric_name &out)
 {
-    out.size = 1;
-    out.bytes[0] = static_cast<std::uint8_t>(index_);
+    out.size = scripted_network::get().name_size;
+    if (out.size > sizeof out.bytes)
+        return ENAMETOOLONG;
+    std::memset(out.bytes, static_cast<int>(index_), out.size);
     return 0;
 }
 
@@ -64,6 +66,7 @@ int scripted_fabric::peer_of(const fabric_name &name, fabric_peer &out)
     std::lock_guard hold(net.lock);
     const int device = name.bytes[0];
     ++net.asked;
+    net.misused += name.size != net.name_size || name.bytes[name.size - 1] != name.bytes[0];
     net.misused += std::count(numbers_.begin(), numbers_.end(), device) != 0;
     const auto place = std::find(numbers_.begin(), numbers_.end(), nobody);
     out = static_cast<fabric_peer>(place - numbers_.begin());

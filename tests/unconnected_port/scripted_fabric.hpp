@@ -56,6 +56,7 @@ public:
 
     std::mutex lock;
     std::vector<scripted_fabric *> devices;
+    std::uint32_t name_size = 1;
     std::uint32_t peer_stays_ms = 1000; ///< for devices that are opened from now on
 };
 
