@@ -7,12 +7,15 @@
 //   takes some time     others had it, and soon passed it on. When the next yield says so, too,
 //                       they poll, and yields are frequent from now on; a thread that was woken for
 //                       a moment is not there again
-//   takes long          others compute, or poll without a yield. After some such yields there is
-//                       none until the next tick of a clock that all processes share, a slower one
-//                       after longer slices: so pollers that took each other for threads that
-//                       compute look again at one time
+//   takes much time     others compute, or poll without a yield, until the system stops them. They
+//                       get a small part of the time: when it is used up there is no yield until
+//                       the next tick of a clock that all processes share, a slower one after
+//                       longer slices. So pollers that took each other for threads that compute
+//                       look again at one time
 //
-// A thread of low priority computes for less than a millisecond before the kernel looks again.
+// The system does not say whose time it was. A thread of low priority, too, keeps the processor for
+// a whole slice, since the consumer has yielded; many threads poll, sleep and compute by turns. So
+// only the time counts, and a short yield between two long ones excuses neither.
 //
 // One thread at a time uses a poll_pause, but any thread may be in yield().
 #pragma once
@@ -31,10 +34,11 @@ class poll_pause {
 public:
     static constexpr std::uint32_t fewest_polls = 16;
     static constexpr std::uint32_t most_polls = 1024;
-    static constexpr std::int64_t most_slices = 3; ///< since others polled
+    static constexpr std::int64_t most_slices = 3; ///< lost at once
     static constexpr std::int64_t part_lost = 16;  ///< of the time, to threads that compute
     static constexpr std::int64_t alone_ns = 2'000;
-    static constexpr std::int64_t slice_ns = 400'000;
+    static constexpr std::int64_t passed_on_ns = 200'000; ///< by some ten threads that poll
+    static constexpr std::int64_t slice_ns = 2'000'000;
     static constexpr std::int64_t tick_ns = 128'000'000;
 
     /// Counts a poll that found nothing. True when a pause is due.
@@ -58,13 +62,11 @@ public:
         if (took < alone_ns)
             return stay_alone();
         polls_left_ = fewest_polls;
-        const bool again = std::exchange(shared_, took < slice_ns);
+        const bool again = std::exchange(shared_, took < passed_on_ns);
         if (!shared_)
-            return lose_slice(took, ended);
-        if (!again)
-            return;
-        slices_ = lost_ns_ = 0;
-        polls_ = fewest_polls;
+            lose_time(took, ended);
+        else if (again)
+            polls_ = fewest_polls;
     }
 
 private:
@@ -74,15 +76,15 @@ private:
             polls_ = std::min(2 * polls_, most_polls);
         polls_left_ = polls_;
     }
-    void lose_slice(std::int64_t took, std::int64_t now)
+    void lose_time(std::int64_t took, std::int64_t now)
     {
-        lost_ns_ += std::min(took, tick_ns);
-        if (++slices_ < most_slices)
+        made_good_ns_ = std::max(made_good_ns_, now) + part_lost * std::min(took, tick_ns);
+        const std::int64_t left = made_good_ns_ - now;
+        if (left <= part_lost * (most_slices - 1) * slice_ns)
             return;
         std::int64_t tick = tick_ns;
-        while (tick < part_lost * lost_ns_)
+        while (tick < left)
             tick *= 2;
-        slices_ = lost_ns_ = 0;
         silent_until_ns_ = (now / tick + 1) * tick;
         polls_left_ = polls_ = most_polls;
     }
@@ -90,8 +92,7 @@ private:
     std::uint32_t polls_left_ = most_polls;
     std::uint32_t polls_ = most_polls; ///< from one pause to the next
     bool shared_ = false;              ///< the last yield took some time
-    std::int64_t slices_ = 0;          ///< lost by yields since others polled
-    std::int64_t lost_ns_ = 0;         ///< the time of these
+    std::int64_t made_good_ns_ = 0;    ///< when what was lost is a small part of the time since
     std::int64_t silent_until_ns_ = INT64_MIN;
 };
 

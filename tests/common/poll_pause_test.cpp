@@ -5,6 +5,7 @@
 #include "wraps.hpp"
 
 #include <ctime>
+#include <random>
 #include <sched.h>
 #include <thread>
 
@@ -111,7 +112,7 @@ TEST_CASE("a consumer beside others that poll yields often, until they are gone"
 {
     poller p;
     CHECK_EQ(p.polls_after(shared), poll_pause::fewest_polls);
-    CHECK_EQ(p.polls_after(slice - 1), poll_pause::fewest_polls);
+    CHECK_EQ(p.polls_after(poll_pause::passed_on_ns - 1), poll_pause::fewest_polls);
     CHECK_EQ(p.polls_after(at_once), poll_pause::fewest_polls);
     std::uint32_t expected = poll_pause::fewest_polls;
     while (expected != poll_pause::most_polls)
@@ -126,17 +127,6 @@ TEST_CASE("a yield that took some time once costs one more yield")
         CHECK_EQ(p.polls_after(shared), poll_pause::fewest_polls);
         CHECK_EQ(p.polls_after(at_once), poll_pause::most_polls);
     }
-}
-
-TEST_CASE("pollers that meet find each other though their first turns are long")
-{
-    poller p;
-    CHECK_EQ(p.polls_after(slice), poll_pause::fewest_polls);
-    CHECK_EQ(p.polls_after(shared), poll_pause::fewest_polls);
-    CHECK_EQ(p.polls_after(shared), poll_pause::fewest_polls);
-    for (std::int64_t i = 1; i < poll_pause::most_slices; ++i)
-        CHECK_EQ(p.polls_after(slice), poll_pause::fewest_polls);
-    CHECK(p.yields(shared)); // the first slice does not count any more
 }
 
 TEST_CASE("a consumer beside threads that compute gives few time slices away until the next tick")
@@ -159,28 +149,28 @@ TEST_CASE("a consumer beside threads that compute gives few time slices away unt
     CHECK_EQ(p.polls(), poll_pause::fewest_polls);
 }
 
-TEST_CASE("a thread that is woken now and then between slices does not make others pollers")
+TEST_CASE("parts of time slices, which end at a tick of the system, are lost like whole ones")
 {
+    std::mt19937 random(1);
+    constexpr std::int64_t tick_of_system = 4'000'000;
     poller p;
-    for (std::int64_t i = 0; i < poll_pause::most_slices; ++i) {
+    const std::int64_t begin = p.now;
+    std::int64_t lost = 0;
+    for (int i = 0; i < 20'000; ++i) {
+        p.now += 100'000; // polls in vain
         (void)p.polls();
-        CHECK(p.yields(shared));
-        (void)p.polls();
-        CHECK(p.yields(slice));
+        const std::int64_t before = p.now;
+        (void)p.yields(1 + static_cast<std::int64_t>(random() % tick_of_system));
+        lost += p.now - before;
     }
-    (void)p.polls();
-    CHECK_FALSE(p.yields(at_once));
+    CHECK_LT(lost, (p.now - begin) / 10);
 }
 
 TEST_CASE("the longer the time slices, the longer a consumer keeps its processor")
 {
-    constexpr std::int64_t longer =
-        4 * poll_pause::tick_ns / (poll_pause::part_lost * poll_pause::most_slices);
     poller p;
-    for (std::int64_t i = 0; i < poll_pause::most_slices; ++i) {
-        (void)p.polls();
-        CHECK(p.yields(longer));
-    }
+    (void)p.polls();
+    CHECK(p.yields(4 * poll_pause::most_slices * slice));
     (void)p.polls();
     p.now = 8 * poll_pause::tick_ns - 1; // a multiple of four ticks
     CHECK_FALSE(p.yields(at_once));
@@ -194,8 +184,24 @@ TEST_CASE("a time slice now and then does not keep pollers from yielding to each
     poller p;
     for (int i = 0; i < 100; ++i) {
         (void)p.polls();
-        CHECK(p.yields(i % 4 < 2 ? shared : slice));
+        p.now += poll_pause::part_lost * slice / 4;
+        CHECK(p.yields(i % 4 == 0 ? slice : shared));
     }
+}
+
+TEST_CASE("short yields between time slices do not let threads that compute have more of these")
+{
+    poller p;
+    const std::int64_t begin = p.now;
+    std::int64_t lost = 0;
+    for (int i = 0; i < 100'000; ++i) {
+        (void)p.polls();
+        p.now += 2'000; // polls in vain
+        const std::int64_t took = i % 30 == 0 ? 2 * slice : i % 3 == 0 ? shared : at_once;
+        lost += p.yields(took) && took > slice ? took : 0;
+    }
+    CHECK_LT(lost, (p.now - begin) / 10);
+    CHECK_GT(lost, 0);
 }
 
 TEST_CASE("a dequeue yields now and then, whatever its EVD is for")
