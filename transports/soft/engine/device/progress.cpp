@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "progress.hpp"
 
+#include "net/net.hpp"
+
 #include <algorithm>
 
 namespace soft_hca {
@@ -8,7 +10,6 @@ namespace soft_hca {
 namespace {
 
 constexpr std::int64_t gather_acks_ns = 10'000;     ///< packets that come within it share an ack
-constexpr std::int64_t long_pause_ns = 100'000;     ///< packets so far apart do not share an ack
 constexpr std::int64_t slow_tick_ns = 250'000'000;  ///< interval of slow timers
 constexpr std::int64_t late_ns = 500'000'000;       ///< a thread that comes so late was stopped
 constexpr std::int64_t reset_interval_ns = 100'000; ///< rate limit of resets

@@ -240,6 +240,10 @@ osd::wait_result wait_for(const waitable *descriptors, std::uint32_t count, osd:
 /// close them, no wake-up ends a sleep that has begun on them.
 extern const std::int64_t longest_sleep_ns;
 
+/// Packets so far apart, in nanoseconds, do not share an acknowledgement: it is more than a round
+/// trip of short messages between consumers that poll.
+extern const std::int64_t long_pause_ns;
+
 /// Whether the system sends packets in the class of the address that they go to.
 bool sets_traffic_classes();
 

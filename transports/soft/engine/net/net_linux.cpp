@@ -777,6 +777,8 @@ void descriptor_set::clear()
     // It is readable as long as one of its members is.
 }
 
+const std::int64_t long_pause_ns = 100'000;
+
 /// A program that closes all descriptors, as a daemon does at its start, closes the device's too.
 const std::int64_t longest_sleep_ns = 2'000'000'000;
 

@@ -269,6 +269,9 @@ void descriptor_set::clear()
     source_of(descriptor_)->reset_if_woken();
 }
 
+/// By Wine a call of the system takes ten microseconds and more, and a round trip ten of them.
+const std::int64_t long_pause_ns = 500'000;
+
 /// Handles have no numbers that a program would close unseen.
 const std::int64_t longest_sleep_ns = INT64_MAX;
 
@@ -520,6 +523,7 @@ struct udp_source : source {
     }
     scout scouts[16];
     std::uint32_t next_scout = 0;
+    std::atomic<std::uint32_t> expected{1}; ///< datagrams of the next look
 };
 
 udp_source &udp_of(waitable descriptor)
@@ -638,10 +642,13 @@ send_result udp_io::send(const net_address &to, const out_packet *packets, std::
     return send_result::sent;
 }
 
+/// Reads one datagram more than the last time, or one alone when that found fewer than it read: a
+/// read that finds nothing takes as long as one that finds the next message.
 std::uint32_t udp_io::receive(in_packets *into, std::uint32_t capacity)
 {
     udp_source &own = udp_of(socket_);
-    const std::uint32_t wanted = capacity < batch_ ? capacity : batch_;
+    const std::uint32_t wanted =
+        std::min({own.expected.load(std::memory_order_relaxed), capacity, batch_});
     own.reset_if_woken();
     std::uint32_t count = 0;
     while (count < wanted) {
@@ -660,6 +667,7 @@ std::uint32_t udp_io::receive(in_packets *into, std::uint32_t capacity)
             break; // these errors are about a datagram that we sent
         }
     }
+    own.expected.store(count < wanted ? 1 : count + 1, std::memory_order_relaxed);
     return count;
 }
 
