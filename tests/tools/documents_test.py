@@ -30,7 +30,7 @@ from trees import KIT_PARTS, MESON, ROOT, copy_tree  # noqa: E402
 OPTIONS = argparse.Namespace()
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", "NEWS.md", "SECURITY.md", "docs/*.md",
              "docs/design/*.md", "docs/man/*.md", "docs/programming/*.md", "tools/vm/README.md",
-             "transports/*/README.md")
+             "transports/*/README.md", "osd/README.md")
 PATIENCE = 3  # seconds
 WORK = 0.3  # seconds of a processor, which benchmarks use up by polling
 
