@@ -25,4 +25,10 @@ bool instrumented()
     return there;
 }
 
+bool puts_handlers_off()
+{
+    static const bool there = program::find_symbol("__tsan_init") != nullptr;
+    return there;
+}
+
 } // namespace conformance
