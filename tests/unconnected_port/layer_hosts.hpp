@@ -10,6 +10,8 @@
 #include <cstring>
 #include <doctest/doctest.h>
 #include <memory>
+#include <utility>
+#include <vector>
 
 namespace dapl::DAPL_TRANSPORT::core {
 
@@ -107,6 +109,7 @@ struct host {
     types::mr region;
     mr_keys keys;
     bool registered = true;
+    std::vector<std::unique_ptr<wr>> posted; ///< by ends that are gone
 };
 
 struct end {
@@ -119,7 +122,13 @@ struct end {
         types::cq *const received = receives_to != nullptr ? receives_to : &at.queue;
         REQUIRE(api::dapls_ib_qp_alloc(at.zone, pair, received, &at.queue, shared, params).ok());
     }
-    ~end() { api::dapls_ib_qp_free(pair); }
+    /// What was posted may be in the queue of the host still.
+    ~end()
+    {
+        api::dapls_ib_qp_free(pair);
+        for (auto &each : posted)
+            of.posted.push_back(std::move(each));
+    }
 
     wr &fresh()
     {
