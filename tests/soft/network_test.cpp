@@ -371,7 +371,7 @@ std::int64_t due_after_post(end &from, std::int64_t now)
     r.segments = 1;
     r.local[0] = from.buffer.local(0, 64);
     REQUIRE(from.post(r)); // finds the lock taken
-    from.pair.connection().pump_for(&r, now);
+    REQUIRE(from.pair.connection().send_at_once(r, now));
     return from.pair.due_ns.load();
 }
 

@@ -46,7 +46,9 @@ void queue_pair::ring_for(request *send)
         doorbell.store(false);
     }
     sends.posting = send;
-    connection_.pump_for(send, osd::now_ns());
+    const std::int64_t now = osd::now_ns();
+    if (send == nullptr || !connection_.send_at_once(*send, now))
+        connection_.pump(now, true);
     sends.posting = nullptr;
     leave();
 }

@@ -200,15 +200,6 @@ void reliable_connection::on_retry(const packet &p, std::int64_t now)
     update_due();
 }
 
-void reliable_connection::on_reject(const packet &p)
-{
-    if (!state_.is(state::connecting))
-        return;
-    state_.keep_private_data(p);
-    die(p.rejection == reject_code::consumer ? connection_event::rejected
-                                             : connection_event::refused);
-}
-
 // ------------------------------------------------------------------------------------- receiving
 
 void reliable_connection::receive(const packet &p, const net_address &from,
@@ -219,8 +210,13 @@ void reliable_connection::receive(const packet &p, const net_address &from,
         from == path_.peer() || (state_.is(state::connecting) && from.same_host(path_.peer()));
     if (from_peer && p.base.kind == packet_kind::reset)
         return on_reset(p);
-    if (from_peer && p.base.kind == packet_kind::reject && path_.names_us(p.base))
-        return on_reject(p);
+    if (from_peer && p.base.kind == packet_kind::reject && path_.names_us(p.base)) {
+        if (!state_.is(state::connecting))
+            return;
+        state_.keep_private_data(p);
+        return die(p.rejection == reject_code::consumer ? connection_event::rejected
+                                                        : connection_event::refused);
+    }
     if (from_peer && p.base.kind == packet_kind::retry && path_.names_us(p.base))
         return on_retry(p, now);
     const bool stray = is_stray(p, path_, rx_.next_psn());
@@ -248,7 +244,7 @@ void reliable_connection::receive(const packet &p, const net_address &from,
         return;
     }
     state_.note_heard(now);
-    tx_.on_acknowledgement(p, now);
+    tx_.on_acknowledgement(p.base, p.sack, p.sack_words, now);
     if (p.base.kind == packet_kind::ack || p.base.kind == packet_kind::response)
         return;
     if (p.base.kind == packet_kind::challenge) {
@@ -269,7 +265,7 @@ bool reliable_connection::receive_expected(const whole_send &p, const net_addres
         return false;
     ++pair_->record.counts.packets_in;
     state_.note_heard(now);
-    tx_.on_acknowledgement(p.base, now);
+    tx_.on_acknowledgement(p.base, nullptr, 0, now);
     if (!rx_.receive_expected(p))
         fail(rx_.failure());
     return true;
@@ -427,7 +423,7 @@ void reliable_connection::keep_watermarks()
 void reliable_connection::on_close(const packet &p, std::int64_t now)
 {
     if (connected() && !before(tx_.next_psn(), p.base.ack))
-        tx_.on_acknowledgement(p, now);
+        tx_.on_acknowledgement(p.base, p.sack, p.sack_words, now);
     tx_.send_plain(packet_kind::close_ack, nullptr, 0);
     if (state_.is(state::accepting))
         return die(connection_event::accept_failed);
@@ -487,18 +483,10 @@ void reliable_connection::on_icmp_error(const icmp_error &b, const base_header &
 
 // -------------------------------------------------------------------------------------- packets
 
-void reliable_connection::pump(std::int64_t now, bool new_turn)
+void reliable_connection::pump(std::int64_t now, bool new_turn, bool sets_timer)
 {
     if (new_turn)
         requests_.begin_turn();
-    send_all(now);
-    if (connected())
-        update_due();
-}
-
-/// The timer may have to be set afterwards.
-void reliable_connection::send_all(std::int64_t now)
-{
     if (state_.is(state::dead)) {
         requests_.flush();
         rx_.flush();
@@ -520,17 +508,11 @@ void reliable_connection::send_all(std::int64_t now)
     if (pair_->receives.wanted.load())
         serve_new_receives();
     close_when_drained(now);
+    if (sets_timer)
+        update_due();
 }
 
-void reliable_connection::pump_for(request *send, std::int64_t now)
-{
-    if (send == nullptr || !send_at_once(*send, now))
-        pump(now, true);
-}
-
-/// The way of a send that has nothing before it and needs one packet only. False: it was not sent,
-/// and pump() finds out what is to be done.
-OSD_ALWAYS_INLINE bool reliable_connection::send_at_once(request &send, std::int64_t now)
+bool reliable_connection::send_at_once(request &send, std::int64_t now)
 {
     if (!state_.is(state::live) || pair_->receives.wanted.load(std::memory_order_relaxed))
         return false;
@@ -572,7 +554,7 @@ void reliable_connection::serve_new_receives()
 
 void reliable_connection::after_receiving(std::int64_t now)
 {
-    send_all(now);
+    pump(now, false, false);
     if (!connected())
         return;
     rx_.watch_credit();
@@ -640,8 +622,7 @@ void reliable_connection::on_timer(std::int64_t now)
     if (connected() && tx_.probe_is_due(now))
         if (!tx_.send_probe(now))
             fail(tx_.failure());
-    requests_.begin_turn();
-    send_all(now);
+    pump(now, true, false);
     update_due();
 }
 

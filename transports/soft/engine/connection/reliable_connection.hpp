@@ -51,10 +51,11 @@ public:
     void keep_watermarks();
     /// Sends what the peer and the network permit, and flushes posts to a dead connection.
     /// `new_turn`: the thread may spend time on direct copies.
-    void pump(std::int64_t now, bool new_turn = false);
-    /// As pump(), in a new turn, by a thread that has posted this send; null: of which it copies
-    /// nothing itself.
-    void pump_for(request *send, std::int64_t now);
+    /// `sets_timer`: false where the caller calls update_due().
+    void pump(std::int64_t now, bool new_turn = false, bool sets_timer = true);
+    /// Sends what was posted, if that has nothing before it and needs one packet only. False: it
+    /// was not sent, and pump() finds out what is to be done.
+    bool send_at_once(request &send, std::int64_t now);
 
     // --- the shard
 
@@ -89,8 +90,6 @@ private:
 
     bool connected() const { return state_.connected(); }
     void serve_new_receives();
-    bool send_at_once(request &send, std::int64_t now);
-    void send_all(std::int64_t now);
     void update_due(bool may_be_early = false);
     void restart_parts(const numbers &from);
 
@@ -100,7 +99,6 @@ private:
     void send_handshake(std::int64_t now);
     void establish();
     void on_retry(const packet &p, std::int64_t now);
-    void on_reject(const packet &p);
     void on_close(const packet &p, std::int64_t now);
     void on_reset(const packet &p);
     void close(const close_info &why, std::int64_t now);

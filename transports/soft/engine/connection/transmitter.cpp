@@ -197,7 +197,9 @@ bool transmitter::send_batch(std::int64_t now, bool &more)
 
 transmitter::attempt transmitter::send_at_once(request &send, std::int64_t now)
 {
-    if (!may_send_new(now) || responses_->pending() || !requests_->may_send_whole(send, *path_))
+    if (paused_until_ != 0 || stuck() || window_is_full() ||
+        !congestion_.has_room(window_->on_the_way()) || pacer_.holds(now) ||
+        responses_->pending() || !requests_->may_send_whole(send, *path_))
         return attempt::none;
     if (idle())
         resend_from_ = now;
@@ -376,9 +378,8 @@ OSD_ALWAYS_INLINE bool transmitter::retire_acknowledged(std::uint32_t ack, std::
     return any;
 }
 
-/// `sack` is the selective part, which only acks have.
-void transmitter::take_acknowledgement(const base_header &base, const std::uint32_t *sack,
-                                       std::uint32_t sack_words, std::int64_t now)
+void transmitter::on_acknowledgement(const base_header &base, const std::uint32_t *sack,
+                                     std::uint32_t sack_words, std::int64_t now)
 {
     if (requests_->grant_credit(base.credit)) {
         probe_due_ = 0;

@@ -64,15 +64,9 @@ public:
     request *request_of(std::uint32_t psn);
     /// Whether a packet that the peer refers to may be one of ours.
     bool is_recent(std::uint32_t psn) const;
-    void on_acknowledgement(const packet &p, std::int64_t now)
-    {
-        take_acknowledgement(p.base, p.sack, p.sack_words, now);
-    }
-    /// The acknowledgement that a data packet carries.
-    void on_acknowledgement(const base_header &data, std::int64_t now)
-    {
-        take_acknowledgement(data, nullptr, 0, now);
-    }
+    /// `sack` is the selective part, which only acks have.
+    void on_acknowledgement(const base_header &base, const std::uint32_t *sack,
+                            std::uint32_t sack_words, std::int64_t now);
 
     // --- timers
 
@@ -118,14 +112,6 @@ private:
         return stuck() &&
                (window_->oldest_is_lost() || congestion_.has_room(window_->on_the_way()));
     }
-    /// Whether a packet that is new may be sent now.
-    bool may_send_new(std::int64_t now)
-    {
-        return paused_until_ == 0 && !stuck() && !window_is_full() &&
-               congestion_.has_room(window_->on_the_way()) && !pacer_.holds(now);
-    }
-    void take_acknowledgement(const base_header &base, const std::uint32_t *sack,
-                              std::uint32_t sack_words, std::int64_t now);
     void judge_congestion(std::uint32_t was_in_flight, std::uint32_t was_on_the_way);
     bool window_is_full() { return window_->bytes() >= window_bytes_ || !window_->has_room(); }
     bool next_packet(std::int64_t now, std::uint32_t &psn);

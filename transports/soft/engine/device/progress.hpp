@@ -122,8 +122,6 @@ private:
     completion_turn turn_ OSD_GUARDED_BY(poll_lock_);          ///< of one receive()
     const completion_ring *polled_ OSD_GUARDED_BY(poll_lock_) = nullptr; ///< see poll()
     std::int64_t received_ns_ OSD_GUARDED_BY(poll_lock_) = 0; ///< time of the latest packets
-    /// Time of the latest packets from a ring.
-    std::int64_t ring_ns_ OSD_GUARDED_BY(poll_lock_) = 0;
     /// Polls that may yet look at the rings only, while packets come by rings.
     std::uint32_t short_polls_ OSD_GUARDED_BY(poll_lock_) = 0;
     socket_pause pause_ OSD_GUARDED_BY(poll_lock_);
