@@ -364,7 +364,7 @@ namespace {
 
 /// Posts a send at this time, by a thread that has the pair's lock, and returns when the timer of
 /// the pair runs then.
-std::int64_t due_after_post(end &from, std::int64_t now)
+std::int64_t due_after_post(end &from, std::int64_t now) OSD_REQUIRES(from.pair.lock)
 {
     request &r = from.fresh(work::send);
     r.length = 64;
