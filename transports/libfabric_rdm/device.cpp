@@ -134,6 +134,69 @@ void close_objects(std::unique_ptr<ofi_objects> objects)
         closings.close(std::move(objects));
 }
 
+bool has_provider(const ofi_objects &objects, const char *name)
+{
+    return std::strcmp(objects.info->fabric_attr->prov_name, name) == 0;
+}
+
+bool is_shm(const ofi_objects &objects)
+{
+    return has_provider(objects, "shm");
+}
+
+/// The operations of sends and accesses.
+class operation_pool {
+public:
+    void open(operation *first, std::uint32_t count)
+    {
+        first_ = first;
+        end_ = first + count;
+        for (operation *each = first_; each != end_; ++each)
+            give(*each);
+    }
+    /// Null when all are in use.
+    operation *take(operation::kind is, void *cookie)
+    {
+        operation *const o = free_;
+        if (o == nullptr)
+            return nullptr;
+        free_ = o->next;
+        o->is = is;
+        o->cookie = cookie;
+        return o;
+    }
+    void give(operation &o)
+    {
+        o.cookie = nullptr;
+        o.next = free_;
+        free_ = &o;
+    }
+    /// Takes one back that has ended; what the layer is told of it.
+    fabric_event end(operation &o, int error)
+    {
+        fabric_event out;
+        out.what =
+            o.is == operation::kind::send ? fabric_event::kind::sent : fabric_event::kind::accessed;
+        out.error = error;
+        out.cookie = o.cookie;
+        give(o);
+        return out;
+    }
+    /// The one in use with this cookie, or null.
+    operation *find(const void *cookie) const
+    {
+        for (operation *each = first_; each != end_; ++each)
+            if (each->cookie == cookie)
+                return each;
+        return nullptr;
+    }
+
+private:
+    operation *first_ = nullptr;
+    operation *end_ = nullptr;
+    operation *free_ = nullptr;
+};
+
 /// A result of libfabric as the layer takes it.
 int error_of(ssize_t result)
 {
@@ -169,11 +232,11 @@ public:
     int peer_of(const fabric_name &name, fabric_peer &out) override
     {
         fi_addr_t found = FI_ADDR_UNSPEC;
-        if (is_shm() && shm_peers_ == most_peers_of_shm)
+        if (is_shm(*own_) && shm_peers_ == most_peers_of_shm)
             return ENOSPC;
         if (fi_av_insert(own_->peers, name.bytes, 1, &found, 0, nullptr) != 1)
             return EADDRNOTAVAIL;
-        shm_peers_ += is_shm();
+        shm_peers_ += is_shm(*own_);
         out = found;
         return 0;
     }
@@ -181,7 +244,7 @@ public:
     bool forget(fabric_peer peer) override
     {
         fi_addr_t address = peer;
-        return !is_shm() && fi_av_remove(own_->peers, &address, 1, 0) == 0;
+        return !is_shm(*own_) && fi_av_remove(own_->peers, &address, 1, 0) == 0;
     }
 
     int register_memory(void *address, std::uint64_t length, memory_rights rights, void *&handle,
@@ -207,11 +270,6 @@ public:
     }
 
 private:
-    bool has_provider(const char *name) const
-    {
-        return std::strcmp(own_->info->fabric_attr->prov_name, name) == 0;
-    }
-    bool is_shm() const { return has_provider("shm"); }
     bool find(const sockaddr_storage &address);
     int register_region(void *address, std::uint64_t length, std::uint64_t rights, fid_mr *&made);
     void learn_traits();
@@ -221,16 +279,12 @@ private:
     void post_receive(operation &);
     bool take_error(const fi_cq_err_entry &entry, fabric_event &out);
     bool take(const fi_cq_msg_entry &entry, fabric_event &out);
-    fabric_event ended(operation &, int error);
-    operation *take_operation();
-    void give(operation &);
 
     const adapter_params params_;
     fabric_traits traits_;
     std::unique_ptr<ofi_objects> own_;
-    operation *free_ = nullptr;
-    operation *sends_end_ = nullptr; ///< receives are behind it
-    operation *unposted_ = nullptr;  ///< receives that the provider did not take
+    operation_pool pool_;
+    operation *unposted_ = nullptr; ///< receives that the provider did not take
     int descriptor_ = -1;
     unsigned shm_peers_ = 0;
     unsigned found_ = 0;
@@ -358,9 +412,7 @@ int ofi_fabric::post_receives()
     own_->operations.reset(new (std::nothrow) operation[room + sends]);
     if (own_->receive_memory == nullptr || own_->operations == nullptr)
         return -FI_ENOMEM;
-    for (std::uint32_t i = 0; i < sends; ++i)
-        give(own_->operations[i]);
-    sends_end_ = own_->operations.get() + sends;
+    pool_.open(own_->operations.get(), sends);
     void *handle = nullptr;
     fabric_key unused;
     if (const int error = register_memory(own_->receive_memory.get(), room * size,
@@ -408,7 +460,7 @@ int ofi_fabric::open(const sockaddr_storage &address, const char *&step)
         step = "fi_mr_reg";
         error = post_receives();
     }
-    if (error == 0 && is_shm())
+    if (error == 0 && is_shm(*own_))
         closings.opened(*own_);
     return -error;
 }
@@ -477,21 +529,6 @@ int ofi_fabric::register_memory(void *address, std::uint64_t length, memory_righ
 
 // ------------------------------------------------------------------------------------ operations
 
-operation *ofi_fabric::take_operation()
-{
-    operation *const o = free_;
-    if (o != nullptr)
-        free_ = o->next;
-    return o;
-}
-
-void ofi_fabric::give(operation &o)
-{
-    o.cookie = nullptr;
-    o.next = free_;
-    free_ = &o;
-}
-
 int ofi_fabric::send(fabric_peer to, const void *bytes, std::size_t size, void *handle,
                      void *cookie)
 {
@@ -499,11 +536,9 @@ int ofi_fabric::send(fabric_peer to, const void *bytes, std::size_t size, void *
         const ssize_t result = fi_inject(own_->endpoint, bytes, size, to);
         return result == 0 ? sent_at_once : error_of(result);
     }
-    operation *const o = take_operation();
+    operation *const o = pool_.take(operation::kind::send, cookie);
     if (o == nullptr)
         return EAGAIN;
-    o->is = operation::kind::send;
-    o->cookie = cookie;
     const iovec piece{const_cast<void *>(bytes), size};
     void *descriptor = fi_mr_desc(static_cast<fid_mr *>(handle));
     fi_msg message{};
@@ -514,17 +549,15 @@ int ofi_fabric::send(fabric_peer to, const void *bytes, std::size_t size, void *
     message.context = &o->context;
     const ssize_t result = fi_sendmsg(own_->endpoint, &message, FI_COMPLETION);
     if (result != 0)
-        give(*o);
+        pool_.give(*o);
     return error_of(result);
 }
 
 int ofi_fabric::access(const fabric_access &what)
 {
-    operation *const o = take_operation();
+    operation *const o = pool_.take(operation::kind::access, what.cookie);
     if (o == nullptr)
         return EAGAIN;
-    o->is = operation::kind::access;
-    o->cookie = what.cookie;
     std::uint64_t key = 0;
     std::memcpy(&key, what.key->bytes, sizeof key);
     const iovec here{what.local, what.length};
@@ -542,7 +575,7 @@ int ofi_fabric::access(const fabric_access &what)
         what.writes ? fi_writemsg(own_->endpoint, &message, FI_COMPLETION | FI_DELIVERY_COMPLETE)
                     : fi_readmsg(own_->endpoint, &message, FI_COMPLETION);
     if (result != 0)
-        give(*o);
+        pool_.give(*o);
     return error_of(result);
 }
 
@@ -550,11 +583,10 @@ int ofi_fabric::access(const fabric_access &what)
 /// the process where its progress is automatic.
 void ofi_fabric::cancel(void *cookie)
 {
-    if (has_provider("opx"))
+    if (has_provider(*own_, "opx"))
         return;
-    for (operation *each = own_->operations.get(); each != sends_end_; ++each)
-        if (each->cookie == cookie)
-            (void)fi_cancel(&own_->endpoint->fid, &each->context);
+    if (operation *const o = pool_.find(cookie))
+        (void)fi_cancel(&own_->endpoint->fid, &o->context);
 }
 
 /// Posts a receive, or keeps it until the provider takes it.
@@ -570,24 +602,13 @@ void ofi_fabric::post_receive(operation &o)
 
 // --------------------------------------------------------------------------------------- events
 
-fabric_event ofi_fabric::ended(operation &o, int error)
-{
-    fabric_event out;
-    out.what =
-        o.is == operation::kind::send ? fabric_event::kind::sent : fabric_event::kind::accessed;
-    out.error = error;
-    out.cookie = o.cookie;
-    give(o);
-    return out;
-}
-
 bool ofi_fabric::take(const fi_cq_msg_entry &entry, fabric_event &out)
 {
     auto *const o = static_cast<operation *>(entry.op_context);
     if (o == nullptr)
         return false;
     if (o->is != operation::kind::receive) {
-        out = ended(*o, 0);
+        out = pool_.end(*o, 0);
         return true;
     }
     out = {};
@@ -608,7 +629,7 @@ bool ofi_fabric::take_error(const fi_cq_err_entry &entry, fabric_event &out)
         post_receive(*o);
         return false;
     }
-    out = ended(*o, entry.err != 0 ? entry.err : EIO);
+    out = pool_.end(*o, entry.err != 0 ? entry.err : EIO);
     return true;
 }
 

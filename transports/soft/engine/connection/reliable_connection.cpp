@@ -252,7 +252,7 @@ void reliable_connection::receive(const packet &p, const net_address &from,
             path_.peer(), tx_.make_header(packet_kind::response, tx_.next_psn()), p.token);
         return;
     }
-    if (!rx_.receive(p, bytes, size, tx_.oldest_psn()))
+    if (!rx_.receive(p, bytes, size, window_.oldest()))
         fail(rx_.failure());
 }
 
@@ -299,14 +299,18 @@ void reliable_connection::enter_dead()
     restart_parts(last);
 }
 
-void reliable_connection::fail_request(request *culprit, work_status status)
+namespace {
+
+/// The request that ends the connection completes with its own status; null: there is none.
+void note_culprit(request *culprit, work_status status)
 {
-    if (culprit != nullptr) {
-        culprit->done = true;
-        culprit->status = status;
-    }
-    die(connection_event::broken);
+    if (culprit == nullptr)
+        return;
+    culprit->done = true;
+    culprit->status = status;
 }
+
+} // namespace
 
 /// A copy of the failure: the part that reports it is replaced.
 void reliable_connection::fail(pair_failure failure)
@@ -314,7 +318,8 @@ void reliable_connection::fail(pair_failure failure)
     note_failure(pair_->record.ending, failure);
     count_failure(pair_->record.counts, failure.closing.why);
     close(failure.closing, osd::now_ns());
-    fail_request(failure.culprit, failure.status);
+    note_culprit(failure.culprit, failure.status);
+    die(connection_event::broken);
     update_due(); // until it is acknowledged, the close is repeated
 }
 
@@ -322,7 +327,8 @@ void reliable_connection::give_up(end_cause why)
 {
     pair_->record.ending.note(why);
     ++pair_->record.counts.gave_up;
-    fail_request(requests_.oldest(), work_status::transport);
+    note_culprit(requests_.oldest(), work_status::transport);
+    die(connection_event::broken);
 }
 
 void reliable_connection::close(const close_info &why, std::int64_t now)
@@ -439,7 +445,8 @@ void reliable_connection::on_close(const packet &p, std::int64_t now)
     pair_->record.ending.note(end_cause::failed_at_peer, p.closing.why,
                               culprit != nullptr ? status : work_status::success);
     count_close(pair_->record.counts, p.closing.why);
-    fail_request(culprit, status);
+    note_culprit(culprit, status);
+    die(connection_event::broken);
 }
 
 /// The peer's host does not know the connection. The packet quotes what only both sides know.
@@ -543,7 +550,7 @@ void reliable_connection::serve_new_receives()
         return;
     pair_->receives.wanted.store(false);
     bool took = false;
-    const bool good = rx_.resume(tx_.oldest_psn(), took);
+    const bool good = rx_.resume(window_.oldest(), took);
     if (took)
         pair_->doorbell.store(true); // there may be responses to send
     if (!good)
@@ -614,7 +621,7 @@ void reliable_connection::on_timer(std::int64_t now)
     if (connected()) {
         tx_.end_pause(now);
         if (tx_.timed_out(now)) {
-            pair_->record.ending.timed_out(tx_.oldest_psn(), now);
+            pair_->record.ending.timed_out(window_.oldest(), now);
             if (!tx_.on_timeout(now, pair_->device->settings().retries))
                 give_up(end_cause::no_acknowledgement);
         }

@@ -105,7 +105,6 @@ private:
     void send_close(std::int64_t now);
     void close_when_drained(std::int64_t now);
     void fail(pair_failure failure);
-    void fail_request(request *culprit, work_status status);
     void give_up(end_cause why);
     void die(connection_event event);
     void enter_dead();

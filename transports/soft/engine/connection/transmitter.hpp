@@ -59,7 +59,6 @@ public:
     bool stuck() const { return window_->lost() != 0; }
     std::uint32_t in_flight() const { return window_->in_flight(); }
     std::uint32_t next_psn() const { return window_->next(); }
-    std::uint32_t oldest_psn() const { return window_->oldest(); }
     /// The request to which an outstanding packet belongs, or null.
     request *request_of(std::uint32_t psn);
     /// Whether a packet that the peer refers to may be one of ours.
