@@ -504,8 +504,9 @@ void break_connection(hca &device, qp &q)
     if (!q.is_established())
         return;
     if (device.tcp != nullptr)
-        return device.tcp->cm.end(q, q.phase() == phase::closing ? DAT_CONNECTION_EVENT_DISCONNECTED
-                                                                 : DAT_CONNECTION_EVENT_BROKEN);
+        return end_by_tcp(device, q,
+                          q.phase() == phase::closing ? DAT_CONNECTION_EVENT_DISCONNECTED
+                                                      : DAT_CONNECTION_EVENT_BROKEN);
     q.broken = true;
     q.close_after_ns = q.close_by_ns = 0;
     device.schedule(q, 0);
@@ -517,7 +518,7 @@ namespace {
 void end_attempt(hca &device, qp &q, DAT_EVENT_NUMBER event) OSD_REQUIRES(device.lock)
 {
     if (device.tcp != nullptr)
-        return device.tcp->cm.end(q, event);
+        return end_by_tcp(device, q, event);
     tear_down(device, q);
     device.deliver_later(q, event);
 }

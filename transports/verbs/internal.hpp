@@ -201,6 +201,11 @@ status open_tcp(hca &device);
 void close_tcp(hca &device);
 status connect_by_tcp(qp &q, const connect_params &params);
 status accept_by_tcp(cr &request, qp &q, const private_data &data);
+// Not checked inside: the lock of the connection manager is the device's.
+/// Ends a connection, or the attempt at one, by this event, which serve_tcp() delivers.
+void end_by_tcp(hca &device, qp &q, DAT_EVENT_NUMBER event) OSD_REQUIRES(device.lock);
+/// Does what is due; returns when to be called again at the latest.
+std::int64_t serve_tcp(hca &device) OSD_REQUIRES(device.lock);
 
 // --- listener.cpp
 

@@ -165,7 +165,7 @@ bool take_async_event(hca &device) OSD_REQUIRES(device.lock)
 std::int64_t attend_due(hca &device) OSD_REQUIRES(device.lock)
 {
     if (device.tcp != nullptr)
-        return device.tcp->cm.serve();
+        return serve_tcp(device);
     const std::int64_t now = osd::now_ns(); // what becomes due meanwhile waits for the next round
     while (connection_state *due = device.timers.pop_due(now))
         attend(device, static_cast<qp &>(*due));

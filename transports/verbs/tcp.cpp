@@ -241,7 +241,9 @@ tcp_cm_address tcp_side::describe(qp &q) const
     return out;
 }
 
-bool tcp_side::offer(tcp_listener &l, tcp_request &request, const cr_params &params)
+// What the connection manager asks is not checked: its lock is the device's.
+
+OSD_UNCHECKED bool tcp_side::offer(tcp_listener &l, tcp_request &request, const cr_params &params)
 {
     cr incoming{nullptr, std::move(request)};
     bool taken = false;
@@ -287,7 +289,7 @@ bool tcp_side::bring_up(tcp_connection &connection, const tcp_cm_address &addres
                     IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
 }
 
-void tcp_side::tear_down(tcp_connection &connection)
+OSD_UNCHECKED void tcp_side::tear_down(tcp_connection &connection)
 {
     vrb::tear_down(device_, static_cast<qp &>(connection));
 }
@@ -325,11 +327,21 @@ status connect_by_tcp(qp &q, const connect_params &params)
     {
         osd::lock_guard hold(device.lock);
         if (device.failed) {
-            device.tcp->cm.end(q, DAT_CONNECTION_EVENT_UNREACHABLE);
+            end_by_tcp(device, q, DAT_CONNECTION_EVENT_UNREACHABLE);
             return success;
         }
     }
     return device.tcp->cm.connect(q, params, own); // if the device fails now, bring_up() does
+}
+
+OSD_UNCHECKED void end_by_tcp(hca &device, qp &q, DAT_EVENT_NUMBER event)
+{
+    device.tcp->cm.end(q, event);
+}
+
+OSD_UNCHECKED std::int64_t serve_tcp(hca &device)
+{
+    return device.tcp->cm.serve();
 }
 
 status accept_by_tcp(cr &request, qp &q, const private_data &data)
