@@ -47,7 +47,7 @@ NOT_RUN = {
     "./check": "runs this test",
     "./check --quick": "runs this test",
     "./check --full": "runs this test",
-    "./check --only STEP": "runs this test, or others",
+    "./check --only *": "runs this test, or others for minutes",
     "dat-info --report*": "needs a scorecard; the test dat-info makes reports",
     "dapl-conformance --ia NAME --fail-device *": "needs a device that fails; tests/verbs has one",
     "dat-info --watch": "needs a program that offers counters; the test dat-info starts some",

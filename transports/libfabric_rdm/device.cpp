@@ -154,7 +154,7 @@ public:
         for (operation *each = first_; each != end_; ++each)
             give(*each);
     }
-    /// Null when all are in use.
+    /// Returns null when all operations are in use.
     operation *take(operation::kind is, void *cookie)
     {
         operation *const o = free_;
@@ -171,7 +171,7 @@ public:
         o.next = free_;
         free_ = &o;
     }
-    /// Takes one back that has ended; what the layer is told of it.
+    /// Takes an operation back that has ended, and returns its event for the layer.
     fabric_event end(operation &o, int error)
     {
         fabric_event out;
@@ -182,7 +182,7 @@ public:
         give(o);
         return out;
     }
-    /// The one in use with this cookie, or null.
+    /// Finds the operation in use that has this cookie; null if there is none.
     operation *find(const void *cookie) const
     {
         for (operation *each = first_; each != end_; ++each)
