@@ -380,13 +380,13 @@ TEST_CASE("cm=tcp on InfiniBand: who wants a quality of service is refused, as n
 TEST_CASE("cm=tcp on RoCE: the GID is the adapter's address in RoCE v2, or the one asked for")
 {
     const ethernet roce;
-    for (const auto &[suffix, index] : {std::pair("-tcp", 2), std::pair("-tcp-gid1", 1)}) {
-        CAPTURE(suffix);
-        adapter ia(named(suffix)); // without tcp_interface, the interface of the device
+    for (const auto &each : {std::pair("-tcp", 2), std::pair("-tcp-gid1", 1)}) {
+        CAPTURE(each.first);
+        adapter ia(named(each.first)); // without tcp_interface, the interface of the device
         connected_pair pair(ia);
         move_data(pair.active, pair.passive);
         CHECK(stand_in::newest_way().by_gid);
-        CHECK(stand_in::newest_way().gid_index == index);
+        CHECK(stand_in::newest_way().gid_index == each.second);
     }
     CHECK(stand_in::newest_way().service_level == 0);
     adapter ia(named("-tcp"));
