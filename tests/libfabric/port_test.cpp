@@ -242,15 +242,38 @@ DAT_RETURN open_with(const char *params)
     return node(params).opened.type();
 }
 
-/// Counts calls of libfabric for a CQ that take completions or give its signal.
-class counting_ops {
+/// Replaces libfabric's calls for a CQ of an endpoint. A visit by the service thread, which reads
+/// them, holds no lock: it is to the CQ of the receives, and from there to that of the requests.
+class replaced_ops {
+protected:
+    replaced_ops(side &owner, transport::cq &c) : ops_(*c.fid->ops), owner_(owner), cq_(c)
+    {
+        real_ = c.fid->ops;
+    }
+    ~replaced_ops() { use(real_); }
+    void use(fi_ops_cq *ops)
+    {
+        osd::lock_guard hold(cq_.device->lock);
+        cq_.device->wait_quiet(static_cast<const progress_target *>(&owner_.recv_cq));
+        cq_.fid->ops = ops;
+    }
+
+    static inline fi_ops_cq *real_;
+    fi_ops_cq ops_;
+
+private:
+    side &owner_;
+    transport::cq &cq_;
+};
+
+/// Counts calls of libfabric for the CQ of receives that take completions or give its signal.
+class counting_ops : replaced_ops {
 public:
     static inline std::atomic<DAT_UINT64> reads;
     static inline std::atomic<DAT_UINT64> signals;
 
-    explicit counting_ops(transport::cq &c) : cq_(c), before_(c.fid->ops), ops_(*c.fid->ops)
+    explicit counting_ops(side &owner) : replaced_ops(owner, owner.recv_cq)
     {
-        real_ = before_;
         reads = signals = 0;
         ops_.read = [](fid_cq *cq, void *entries, std::size_t count) {
             reads += count != 0 ? 1 : 0;
@@ -260,29 +283,15 @@ public:
             ++signals;
             return real_->signal(cq);
         };
-        put(&ops_);
+        use(&ops_);
     }
-    ~counting_ops() { put(before_); }
-
-private:
-    void put(fi_ops_cq *ops)
-    {
-        osd::lock_guard hold(cq_.device->lock); // the service thread reads it, too
-        cq_.fid->ops = ops;
-    }
-
-    static inline fi_ops_cq *real_;
-    transport::cq &cq_;
-    fi_ops_cq *before_;
-    fi_ops_cq ops_;
 };
 
 /// A provider in whose CQ an operation fails, and which goes on.
-class failing_ops {
+class failing_ops : replaced_ops {
 public:
-    explicit failing_ops(transport::cq &c) : cq_(c), before_(c.fid->ops), ops_(*c.fid->ops)
+    failing_ops(side &owner, transport::cq &c) : replaced_ops(owner, c)
     {
-        real_ = before_;
         ops_.read = [](fid_cq *cq, void *entries, std::size_t count) -> ssize_t {
             return failed_ != nullptr ? -FI_EAVAIL : real_->read(cq, entries, count);
         };
@@ -291,9 +300,8 @@ public:
             entry->err = FI_ETRUNC;
             return entry->op_context != nullptr ? 1 : -FI_EAGAIN;
         };
-        put(&ops_);
+        use(&ops_);
     }
-    ~failing_ops() { put(before_); }
 
     void fail(transport::qp &q, transport::wr &w, opcode operation)
     {
@@ -305,17 +313,7 @@ public:
     }
 
 private:
-    void put(fi_ops_cq *ops)
-    {
-        osd::lock_guard hold(cq_.device->lock); // the service thread reads it, too
-        cq_.fid->ops = ops;
-    }
-
-    static inline fi_ops_cq *real_;
     static inline std::atomic<transport::wr *> failed_;
-    transport::cq &cq_;
-    fi_ops_cq *before_;
-    fi_ops_cq ops_;
 };
 
 } // namespace
@@ -1337,14 +1335,14 @@ TEST_SUITE("data")
         connected_pair p(n);
         SUBCASE("of a receive")
         {
-            failing_ops provider(p.b.recv_cq);
+            failing_ops provider(p.b, p.b.recv_cq);
             provider.fail(p.b.qp, p.b.recvs[0], opcode::receive);
             CHECK(p.b.ep.next() == DAT_CONNECTION_EVENT_BROKEN);
             CHECK(p.b.received() == result{7, DAT_DTO_ERR_LOCAL_LENGTH, 0});
         }
         SUBCASE("of a request")
         {
-            failing_ops provider(p.b.send_cq);
+            failing_ops provider(p.b, p.b.send_cq);
             provider.fail(p.b.qp, p.b.sends[0], opcode::send);
             CHECK(p.b.ep.next() == DAT_CONNECTION_EVENT_BROKEN);
             CHECK(p.b.sent() == result{7, DAT_DTO_ERR_LOCAL_LENGTH, 0});
@@ -1898,7 +1896,7 @@ TEST_SUITE("waiting")
     {
         node n;
         connected_pair p(n);
-        counting_ops ops(p.b.recv_cq);
+        counting_ops ops(p.b);
         transport::dapls_ib_completion_notify(p.b.recv_cq, notify_on::any);
         char in[8];
         REQUIRE(p.b.recv(in, 8, 1).ok());
@@ -1927,7 +1925,7 @@ TEST_SUITE("waiting")
         };
         REQUIRE(eventually(all_came));
         // It takes the lock: a service thread that moved the last byte has written its completion.
-        counting_ops ops(p.b.recv_cq);
+        counting_ops ops(p.b);
         for (DAT_UINT64 i = 0; i < count; ++i)
             CHECK(p.b.received() == result{i, DAT_DTO_SUCCESS, 1});
         CHECK(counting_ops::reads == (own_features.batched_poll ? 1 : count));
