@@ -117,6 +117,16 @@ std::set<int> inherited_sockets()
     return found;
 }
 
+/// Number of descriptors in an epoll set.
+std::ptrdiff_t watched_by(int set)
+{
+    std::ifstream info("/proc/self/fdinfo/" + std::to_string(set));
+    std::ptrdiff_t count = 0;
+    for (std::string line; std::getline(info, line);)
+        count += line.rfind("tfd:", 0) == 0 ? 1 : 0;
+    return count;
+}
+
 /// While it lives, the process can open no descriptor.
 class no_descriptors {
 public:
@@ -837,6 +847,25 @@ TEST_SUITE("connections")
         REQUIRE(came);
         REQUIRE(transport::dapls_ib_accept_connection((*came)->request, b.qp, {}).ok());
         CHECK(a.ep.next() == DAT_CONNECTION_EVENT_ESTABLISHED);
+    }
+
+    // Another thread that makes a system call with a socket holds it open beyond its close(), as a
+    // copy of its descriptor does. What epoll reported of it then had been freed.
+    TEST_CASE("a request that is rejected is watched no longer, though its socket is held open")
+    {
+        node n;
+        door_bell bell(n);
+        stranger sender(bell, 1, request_to(bell.port));
+        REQUIRE(eventually([&] { return bell.owner.arrivals.size() == 1; }));
+        auto came = bell.owner.arrivals.take();
+        REQUIRE(came);
+        transport::cr &request = (*came)->request;
+        REQUIRE(request.pending->socket >= 0);
+        const int held = dup(request.pending->socket);
+        CHECK(watched_by(n.hca->senders.get()) == 1);
+        transport::dapls_ib_reject_connection(request, reject_reason::consumer, {});
+        CHECK(watched_by(n.hca->senders.get()) == 0);
+        close(held);
     }
 
     TEST_CASE("connections that are reset at once do not keep an honest peer waiting" *

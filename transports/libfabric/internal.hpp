@@ -87,9 +87,9 @@ void break_connection(hca &device, qp &q) OSD_REQUIRES(device.lock);
 
 void connection_request(hca &device, const fi_eq_cm_entry &event, std::size_t data_size)
     OSD_REQUIRES(device.lock);
-/// Leaves the socket of a request alone.
+/// Leaves the socket of a request alone. Called before libfabric may close it.
 void stop_watching(hca &device, request &r) OSD_REQUIRES(device.lock);
-/// Releases a request that was answered.
+/// Releases a request that was answered, and is watched no longer.
 void release_request(hca &device, cr &answered) OSD_REQUIRES(device.lock);
 /// Forgets requests whose senders have gone.
 void forget_gone(hca &device) OSD_REQUIRES(device.lock);

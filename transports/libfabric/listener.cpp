@@ -31,6 +31,15 @@ void refuse(const passive &p, fid_t handle, cm_frame_header::kind_t kind,
         dapl_log(DAPL_DBG_TYPE_WARN, "fi_reject failed: %s", fi_strerror(-error));
 }
 
+/// Refuses a request that is watched. Its socket, which this closes, may be held open by a forked
+/// child, or by a thread in a system call: `senders` would report it after the request is freed.
+void refuse_watched(hca &device, request &r, cm_frame_header::kind_t kind,
+                    const private_data &data = {}) OSD_REQUIRES(device.lock)
+{
+    stop_watching(device, r);
+    refuse(*r.from, r.info->handle, kind, data);
+}
+
 int listen_on(hca &device, passive &p, std::uint16_t port) OSD_REQUIRES(device.lock)
 {
     auto *const from = static_cast<sockaddr *>(device.info->src_addr);
@@ -133,7 +142,7 @@ void offer(hca &device, passive &p, fi_info &info, cr_params &params) OSD_REQUIR
     device.run_upcall(&p, [&] { taken = dapls_cr_callback(owner, made, params); });
     if (taken)
         return;
-    refuse(p, info.handle, cm_frame_header::reject_by_port);
+    refuse_watched(device, *made.pending, cm_frame_header::reject_by_port);
     release_request(device, made);
 }
 
@@ -157,14 +166,13 @@ namespace ofi {
 
 void stop_watching(hca &device, request &r)
 {
-    if (r.socket >= 0) // a forked child may have it too, and it would be reported further
+    if (r.socket >= 0)
         device.senders.remove(std::exchange(r.socket, -1));
 }
 
 void release_request(hca &device, cr &answered)
 {
     const std::unique_ptr<request> r(std::exchange(answered.pending, nullptr));
-    stop_watching(device, *r);
     if (!r->gone)
         device.requests.remove(*r);
     fi_freeinfo(r->info);
@@ -177,8 +185,7 @@ void forget_gone(hca &device)
     const std::size_t count = device.senders.collect(gone);
     for (std::size_t i = 0; i < count; ++i) {
         request &r = *static_cast<request *>(gone[i]);
-        stop_watching(device, r);
-        refuse(*r.from, r.info->handle, cm_frame_header::reject_by_port);
+        refuse_watched(device, r, cm_frame_header::reject_by_port);
         device.requests.remove(r);
         r.gone = true;
     }
@@ -261,10 +268,10 @@ void transport::dapls_ib_reject_connection(cr &request, reject_reason reason,
     hca &device = *asked.from->device;
     osd::lock_guard hold(device.lock);
     if (!asked.gone)
-        refuse(*asked.from, asked.info->handle,
-               reason == reject_reason::consumer ? cm_frame_header::reject_by_consumer
-                                                 : cm_frame_header::reject_by_port,
-               data);
+        refuse_watched(device, asked,
+                       reason == reject_reason::consumer ? cm_frame_header::reject_by_consumer
+                                                         : cm_frame_header::reject_by_port,
+                       data);
     release_request(device, request);
 }
 
