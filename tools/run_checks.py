@@ -107,7 +107,7 @@ BUILDS = {
                  "-Dfuzzers=true", "-Dbenchmarks=false", TESTS, *LINES_ONLY),
         compiler=("clang", "clang++"),
         environment=(
-            ("ASAN_OPTIONS", "strict_string_checks=1:detect_stack_use_after_return=1"),
+            ("ASAN_OPTIONS", "strict_string_checks=1:detect_stack_use_after_return=1:print_legend=0"),
             ("UBSAN_OPTIONS", "print_stacktrace=1:halt_on_error=1"),
         ),
         run_time=f"libclang_rt.asan-{os.uname().machine}.so",

@@ -215,7 +215,9 @@ enum colour { plain = 0, bold = 1, dim = 2, red = 31, green = 32, yellow = 33 };
 constexpr std::size_t indent = 10;
 /// Interval of progress lines without a terminal.
 constexpr double silence = 15;
-constexpr std::size_t most_output_lines = 12;
+/// Lines of a case's output that are shown: a sanitizer's report says what it found in the first.
+constexpr std::size_t first_output_lines = 40;
+constexpr std::size_t last_output_lines = 12;
 
 std::size_t width_of(std::FILE *out)
 {
@@ -346,11 +348,19 @@ void terminal::show_output(const std::string &output) const
     std::istringstream text(output);
     for (std::string line; std::getline(text, line);)
         lines.push_back(line);
-    const std::size_t first =
-        lines.size() > most_output_lines ? lines.size() - most_output_lines : 0;
-    for (std::size_t i = first; i < lines.size(); ++i)
+    const auto show_line = [&](const std::string &line) {
         std::fprintf(out_, "  %*s%s\n", static_cast<int>(indent), "",
-                     painted("| " + lines[i], dim).c_str());
+                     painted("| " + line, dim).c_str());
+    };
+    const std::size_t most = first_output_lines + last_output_lines;
+    const std::size_t left_out = lines.size() > most ? lines.size() - most : 0;
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+        if (left_out != 0 && i == first_output_lines) {
+            show_line("... " + std::to_string(left_out) + " lines are left out; --json has them");
+            i += left_out;
+        }
+        show_line(lines[i]);
+    }
 }
 
 void terminal::show_result(const result &each) const

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // A provider of adapters and protection zones only, right in these, and the ways to break it. One
 // word in the instance data of dat.conf chooses:
-//   crash, hang, exit      in dat_pz_create
+//   crash, hang, exit      in dat_pz_create; a report of 100 lines comes before the exit
 //   descriptor, thread     dat_pz_create leaves one behind
 //   unsupported            dat_pz_create is MODEL_NOT_SUPPORTED
 //   code                   dat_pz_create succeeds where it should refuse
@@ -160,8 +160,11 @@ DAT_RETURN pz_create(DAT_IA_HANDLE ia, DAT_PZ_HANDLE *pz)
         crash();
     if (has("hang"))
         sleep_for_good();
-    if (has("exit"))
+    if (has("exit")) {
+        for (int line = 1; line <= 100; ++line)
+            std::fprintf(stderr, "line %d of a report\n", line);
         ::_exit(0);
+    }
     if (has("descriptor"))
         (void)::open("/dev/null", O_RDONLY);
     if (has("thread"))

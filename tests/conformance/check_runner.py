@@ -104,7 +104,12 @@ class RunnerTest(unittest.TestCase):
         self.assertLess(run.seconds, 60)
 
     def test_a_provider_that_exits(self):
-        self.expect_victim(self.judge("exit"), r"exits during the case.* exit status 0")
+        run = self.judge("exit")
+        self.expect_victim(run, r"exits during the case.* exit status 0")
+        shown = [int(line) for line in re.findall(r"\| line (\d+) of a report", run.output)]
+        self.assertEqual((shown[0], shown[-1]), (1, 100), run.output)
+        self.assertLess(len(shown), 100)
+        self.assertIn(f"{100 - len(shown)} lines are left out", run.output)
 
     def test_a_leaked_descriptor(self):
         self.expect_victim(self.judge("descriptor"), r"leaves 1 descriptor behind: /dev/null")
