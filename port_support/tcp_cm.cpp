@@ -294,6 +294,12 @@ int error_of(int fd)
     return ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;
 }
 
+void say_goodbye(tcp_connection &q)
+{
+    if (q.is_established() && q.channel != nullptr)
+        (void)q.channel->say(message::goodbye, nullptr, {});
+}
+
 bool watch(int epoll, tcp_source &source, std::uint32_t events)
 {
     epoll_event event{};
@@ -705,27 +711,26 @@ void tcp_cm::hear_peer(tcp_connection &q)
         q.enter(phase::live);
         return service_.deliver(q, DAT_CONNECTION_EVENT_ESTABLISHED);
     default:
-        return end_connection(q, false, framed && q.channel->kind() == message::goodbye);
+        return peer_ended(q, framed && q.channel->kind() == message::goodbye);
     }
 }
 
-/// `is_ours`: the consumer wants it, and the peer is told. If not, `in_order` is whether the peer
-/// has said goodbye.
-void tcp_cm::end_connection(tcp_connection &q, bool is_ours, bool in_order)
+/// The consumer wants the end of a connection: the peer is told.
+void tcp_cm::end_here(tcp_connection &q)
 {
-    const bool wanted = is_ours || q.phase() == phase::closing;
-    if (is_ours)
-        say_goodbye(q);
+    say_goodbye(q);
     abandon(q);
-    const bool broken = !wanted && (!in_order || user_.has_failed(q));
-    service_.deliver_soon(q,
-                          broken ? DAT_CONNECTION_EVENT_BROKEN : DAT_CONNECTION_EVENT_DISCONNECTED);
+    service_.deliver_soon(q, DAT_CONNECTION_EVENT_DISCONNECTED);
 }
 
-void tcp_cm::say_goodbye(tcp_connection &q)
+/// The peer has said goodbye, or is gone without it.
+void tcp_cm::peer_ended(tcp_connection &q, bool said_goodbye)
 {
-    if (q.is_established() && q.channel != nullptr)
-        (void)q.channel->say(message::goodbye, nullptr, {});
+    const bool wanted = q.phase() == phase::closing;
+    abandon(q);
+    const bool broken = !wanted && (!said_goodbye || user_.has_failed(q));
+    service_.deliver_soon(q,
+                          broken ? DAT_CONNECTION_EVENT_BROKEN : DAT_CONNECTION_EVENT_DISCONNECTED);
 }
 
 void tcp_cm::disconnect(tcp_connection &q, DAT_CLOSE_FLAGS flags)
@@ -739,7 +744,7 @@ void tcp_cm::disconnect(tcp_connection &q, DAT_CLOSE_FLAGS flags)
         q.enter(phase::closing);
         service_.schedule(q, 0);
     } else if (q.is_established() && flags != DAT_CLOSE_GRACEFUL_FLAG) {
-        end_connection(q, true, true);
+        end_here(q);
     }
 }
 
@@ -800,7 +805,7 @@ void tcp_cm::attend(tcp_connection &q)
     } else if (q.phase() == phase::closing) {
         if (!user_.is_drained(q) && osd::now_ns() < q.close_by_ns)
             return service_.schedule(q, osd::now_ns() + drain_tick_ns);
-        end_connection(q, true, true);
+        end_here(q);
     }
 }
 

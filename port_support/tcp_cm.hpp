@@ -196,8 +196,8 @@ private:
     void abandon(tcp_connection &) OSD_REQUIRES(service_.lock);
     void hear_peer(tcp_connection &) OSD_REQUIRES(service_.lock);
     void answer_came(tcp_connection &) OSD_REQUIRES(service_.lock);
-    void end_connection(tcp_connection &, bool is_ours, bool in_order) OSD_REQUIRES(service_.lock);
-    void say_goodbye(tcp_connection &) OSD_REQUIRES(service_.lock);
+    void end_here(tcp_connection &) OSD_REQUIRES(service_.lock);
+    void peer_ended(tcp_connection &, bool said_goodbye) OSD_REQUIRES(service_.lock);
     void attend(tcp_connection &) OSD_REQUIRES(service_.lock);
     void serve_source(tcp_source &) OSD_REQUIRES(service_.lock);
 

@@ -34,15 +34,9 @@ void conclude(hca &device, qp &q, DAT_EVENT_NUMBER event, const private_data &da
 
 // ------------------------------------------------------------------------------- the queue pair
 
-const char *name_of(ibv_qp_state state)
-{
-    return state == IBV_QPS_INIT ? "INIT" : state == IBV_QPS_RTR ? "RTR" : "RTS";
-}
-
 bool move_queue_pair(qp &q, rdma_cm_id *id, ibv_qp_state state, const read_depths &reads)
 {
     constexpr int bits_of_the_kernel = 0xf << 21; // some kernels let them out; verbs does not know
-    const adapter_params &tuned = q.device->params;
     ibv_qp_attr attr{};
     int mask = 0;
     attr.qp_state = state;
@@ -55,17 +49,9 @@ bool move_queue_pair(qp &q, rdma_cm_id *id, ibv_qp_state state, const read_depth
     attr.qp_access_flags = peer_rights(*q.device);
     attr.max_dest_rd_atomic = reads.in;
     attr.max_rd_atomic = reads.out;
-    attr.min_rnr_timer = static_cast<std::uint8_t>(tuned.rnr_timer);
-    attr.rnr_retry = static_cast<std::uint8_t>(tuned.rnr_retry);
-    attr.retry_cnt = static_cast<std::uint8_t>(tuned.ack_retry);
-    if (tuned.ack_timer != 0)
-        attr.timeout = static_cast<std::uint8_t>(tuned.ack_timer);
+    set_retries(q.device->params, attr);
     osd::lock_guard hold(q.lock);
-    const int error = ibv_modify_qp(q.handle, &attr, mask);
-    if (error != 0)
-        dapl_log(DAPL_DBG_TYPE_ERR, "%s: qp %p: ibv_modify_qp to %s failed: %s", q.device->name,
-                 static_cast<void *>(&q), name_of(state), std::strerror(error));
-    return error == 0;
+    return modify(q, attr, mask);
 }
 
 /// Makes the queue pair ready for what the connection manager agreed on. With iWARP the kernel does
@@ -121,17 +107,15 @@ int resolve_route(hca &device, connection &c)
 
 /// Sets the class of both directions, before the route is resolved: on Ethernet that of the
 /// packets, on InfiniBand the one by which the subnet manager chooses a service level.
-int set_class(const hca &device, const qp &q, const connection &c)
+int set_class(const qp &q, const connection &c)
 {
-    const bool asked = q.qos != DAT_QOS_BEST_EFFORT;
-    auto tos = static_cast<std::uint8_t>(asked ? device.params.class_of(q.qos)
-                                               : device.params.type_of_service);
+    std::uint8_t tos = traffic_class_of(q);
     if (tos == 0)
         return 0;
     const int error =
         rdma_set_option(c.id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof(tos)) == 0 ? 0
                                                                                           : errno;
-    return asked ? error : 0;
+    return q.qos != DAT_QOS_BEST_EFFORT ? error : 0;
 }
 
 /// Starts from the beginning: looks for the peer's address.
@@ -149,7 +133,7 @@ int start_attempt(hca &device, qp &q) OSD_REQUIRES(device.lock)
     c->pair = &q;
     c->retries = device.params.arp_retry;
     q.link_up = c;
-    const int error = set_class(device, q, *c);
+    const int error = set_class(q, *c);
     return error != 0 ? error : resolve_address(device, q, *c);
 }
 
@@ -426,9 +410,39 @@ cm_event copy_of(const rdma_cm_event &raw)
     return event;
 }
 
+const char *name_of(ibv_qp_state state)
+{
+    return state == IBV_QPS_INIT ? "INIT" : state == IBV_QPS_RTR ? "RTR" : "RTS";
+}
+
 } // namespace
 
 namespace vrb {
+
+std::uint8_t traffic_class_of(const qp &q)
+{
+    const adapter_params &params = q.device->params;
+    return static_cast<std::uint8_t>(q.qos != DAT_QOS_BEST_EFFORT ? params.class_of(q.qos)
+                                                                  : params.type_of_service);
+}
+
+void set_retries(const adapter_params &tuned, ibv_qp_attr &attr)
+{
+    attr.min_rnr_timer = static_cast<std::uint8_t>(tuned.rnr_timer);
+    attr.rnr_retry = static_cast<std::uint8_t>(tuned.rnr_retry);
+    attr.retry_cnt = static_cast<std::uint8_t>(tuned.ack_retry);
+    if (tuned.ack_timer != 0)
+        attr.timeout = static_cast<std::uint8_t>(tuned.ack_timer);
+}
+
+bool modify(qp &q, ibv_qp_attr &attr, int mask)
+{
+    const int error = q.handle != nullptr ? ibv_modify_qp(q.handle, &attr, mask) : ENODEV;
+    if (error != 0)
+        dapl_log(DAPL_DBG_TYPE_ERR, "%s: qp %p: ibv_modify_qp to %s failed: %s", q.device->name,
+                 static_cast<void *>(&q), name_of(attr.qp_state), std::strerror(std::abs(error)));
+    return error == 0;
+}
 
 read_depths wanted_reads(const qp &q)
 {

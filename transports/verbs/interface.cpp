@@ -32,13 +32,6 @@ unique_id bind_to(rdma_event_channel *channel, sockaddr *address)
 
 using named = port_support::interface_search::named;
 
-/// A peer that were given a link-local address could not know on which link.
-bool is_link_local(const sockaddr *address)
-{
-    return address->sa_family == AF_INET6 &&
-           IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6 *>(address)->sin6_addr);
-}
-
 /// Takes this interface if it leads to the wanted device.
 bool take(const ifaddrs &entry, named word_kind, hca &device)
 {
@@ -81,6 +74,12 @@ status nothing_there(const hca &device, named word_kind, bool seen)
 }
 
 } // namespace
+
+bool is_link_local(const sockaddr *address)
+{
+    return address->sa_family == AF_INET6 &&
+           IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6 *>(address)->sin6_addr);
+}
 
 status find_interface(hca &device)
 {

@@ -54,6 +54,8 @@ bool unblock(int fd);
 
 // --- interface.cpp
 
+/// A peer that were given a link-local address could not know on which link.
+bool is_link_local(const sockaddr *address);
 /// Finds the address that the parameters name, and the RDMA device behind it.
 status find_interface(hca &device);
 
@@ -190,6 +192,13 @@ struct read_depths {
 };
 /// What the consumer wants.
 read_depths wanted_reads(const qp &q);
+/// The traffic class that the quality of service of q's connection asks for, or else the adapter's.
+std::uint8_t traffic_class_of(const qp &q);
+/// Sets how often, and after what pauses, the device repeats what the peer does not answer. The
+/// timeout stays as it is, unless the parameters have one.
+void set_retries(const adapter_params &tuned, ibv_qp_attr &attr);
+/// Moves q to the state that `attr` names. Logs why not.
+bool modify(qp &q, ibv_qp_attr &attr, int mask) OSD_REQUIRES(q.lock);
 /// What both sides support. An iWARP peer that sends zeros does not negotiate.
 read_depths agreed_reads(const qp &q, std::uint8_t peer_wants, std::uint8_t peer_lets);
 

@@ -66,18 +66,10 @@ ibv_gid gid_of(const sockaddr_storage &address)
     return out;
 }
 
-bool is_loopback(const ifaddrs &entry)
-{
-    return (entry.ifa_flags & IFF_LOOPBACK) != 0;
-}
-
 /// Whether peers can reach this address, if it was not asked for.
 bool is_usual(const ifaddrs &entry)
 {
-    const bool link_local =
-        entry.ifa_addr->sa_family == AF_INET6 &&
-        IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<sockaddr_in6 *>(entry.ifa_addr)->sin6_addr);
-    return (entry.ifa_flags & IFF_UP) != 0 && !is_loopback(entry) && !link_local;
+    return (entry.ifa_flags & (IFF_UP | IFF_LOOPBACK)) == IFF_UP && !is_link_local(entry.ifa_addr);
 }
 
 /// Takes the address that the word names; without a word, the first that peers can reach.
@@ -111,13 +103,6 @@ void find_network_interface(hca &device, char (&name)[IF_NAMESIZE])
         name[0] = '\0';
 }
 
-std::uint8_t class_of(const qp &q)
-{
-    const adapter_params &params = q.device->params;
-    return static_cast<std::uint8_t>(q.qos != DAT_QOS_BEST_EFFORT ? params.class_of(q.qos)
-                                                                  : params.type_of_service);
-}
-
 ibv_ah_attr way_to(const hca &device, const qp &q, const pair_description &peer,
                    const ibv_gid &own_gid, std::uint8_t gid_index)
 {
@@ -130,17 +115,9 @@ ibv_ah_attr way_to(const hca &device, const qp &q, const pair_description &peer,
     way.grh.dgid = peer.gid;
     way.grh.sgid_index = gid_index;
     way.grh.hop_limit = hop_limit;
-    way.grh.traffic_class = q.phase() == phase::accepting ? peer.traffic_class : class_of(q);
+    way.grh.traffic_class =
+        q.phase() == phase::accepting ? peer.traffic_class : traffic_class_of(q);
     return way;
-}
-
-bool move(qp &q, const char *state, ibv_qp_attr &attr, int mask) OSD_REQUIRES(q.lock)
-{
-    const int error = q.handle != nullptr ? ibv_modify_qp(q.handle, &attr, mask) : ENODEV;
-    if (error != 0)
-        dapl_log(DAPL_DBG_TYPE_ERR, "%s: qp %p: ibv_modify_qp to %s failed: %s", q.device->name,
-                 static_cast<void *>(&q), state, std::strerror(std::abs(error)));
-    return error == 0;
 }
 
 /// Null when the bytes are none of this edition, or of another kind of network.
@@ -229,7 +206,7 @@ tcp_cm_address tcp_side::describe(qp &q) const
     const read_depths reads = wanted_reads(q);
     mine.reads_in = reads.in;
     mine.reads_out = reads.out;
-    mine.traffic_class = class_of(q);
+    mine.traffic_class = traffic_class_of(q);
     mine.lid = htons(device_.port_limits.lid);
     mine.psn = htonl(q.first_psn);
     mine.gid = gid_;
@@ -261,7 +238,6 @@ bool tcp_side::bring_up(tcp_connection &connection, const tcp_cm_address &addres
         dapl_log(DAPL_DBG_TYPE_ERR, "%s: a peer cannot be connected to: %s", device_.name, why);
         return false;
     }
-    const adapter_params &tuned = device_.params;
     const read_depths reads = agreed_reads(q, peer.reads_out, peer.reads_in);
     ibv_qp_attr attr{};
     attr.path_mtu = static_cast<ibv_mtu>(
@@ -272,21 +248,18 @@ bool tcp_side::bring_up(tcp_connection &connection, const tcp_cm_address &addres
     attr.ah_attr = way_to(device_, q, peer, gid_, gid_index_);
     attr.max_dest_rd_atomic = reads.in;
     attr.max_rd_atomic = reads.out;
-    attr.min_rnr_timer = static_cast<std::uint8_t>(tuned.rnr_timer);
-    attr.rnr_retry = static_cast<std::uint8_t>(tuned.rnr_retry);
-    attr.retry_cnt = static_cast<std::uint8_t>(tuned.ack_retry);
-    attr.timeout =
-        tuned.ack_timer != 0 ? static_cast<std::uint8_t>(tuned.ack_timer) : usual_ack_timer;
+    attr.timeout = usual_ack_timer;
+    set_retries(device_.params, attr);
     osd::lock_guard hold(q.lock);
     attr.qp_state = IBV_QPS_RTR;
-    if (!move(q, "RTR", attr,
-              IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                  IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER))
+    if (!modify(q, attr,
+                IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                    IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER))
         return false;
     attr.qp_state = IBV_QPS_RTS;
-    return move(q, "RTS", attr,
-                IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-                    IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+    return modify(q, attr,
+                  IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                      IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
 }
 
 OSD_UNCHECKED void tcp_side::tear_down(tcp_connection &connection)
