@@ -818,6 +818,112 @@ TEST_CASE("a CQ that cannot be armed: who waits sleeps in between, and gets what
     CHECK(text.find("ibv_req_notify_cq failed") == text.rfind("ibv_req_notify_cq failed"));
 }
 
+namespace {
+
+/// A thread that sends so many messages, each when the one before has been received.
+class slow_sender {
+public:
+    slow_sender(connected_pair &pair, int count) : thread_([&pair, count] { run(pair, count); }) {}
+    ~slow_sender() { thread_.join(); }
+
+private:
+    static void run(connected_pair &pair, int count)
+    {
+        for (int i = 0; i < count; ++i) {
+            std::this_thread::sleep_for(a_while / 4);
+            MUST(pair.active.send(0, 8, 1));
+        }
+    }
+    std::thread thread_;
+};
+
+/// Waits for so many messages that come one by one; returns how many events its CQ has made.
+std::size_t events_of_a_wait(connected_pair &pair, int messages)
+{
+    for (int i = 0; i < messages; ++i)
+        MUST(pair.passive.recv(0, 64, 1));
+    const std::size_t before = stand_in::cq_events();
+    const slow_sender sender(pair, messages);
+    DAT_EVENT event{};
+    DAT_COUNT more = 0;
+    MUST(dat_evd_wait(pair.passive.recv_evd, DAT_TIMEOUT_INFINITE, messages, &event, &more));
+    CHECK(more == messages - 1);
+    while (dat_evd_dequeue(pair.passive.recv_evd, &event) == DAT_SUCCESS) {
+    }
+    return stand_in::cq_events() - before;
+}
+
+struct device_settings {
+    ~device_settings() { stand_in::device() = before; }
+    const stand_in::settings before = stand_in::device();
+};
+
+} // namespace
+
+TEST_CASE("a wait for several messages is woken once where the device moderates its CQs")
+{
+    const device_settings restored;
+    std::uint16_t most = 512;
+    std::size_t events = 1;
+    SUBCASE("for all of them") {}
+    SUBCASE("for as many as the device can count, and then for the rest")
+    {
+        most = 4;
+        events = 2;
+    }
+    SUBCASE("by each of them where it does not")
+    {
+        most = 0;
+        events = 6;
+    }
+    SUBCASE("by each of them where it counts no further than one")
+    {
+        most = 1;
+        events = 6;
+    }
+    stand_in::device().most_moderated = most;
+    adapter ia;
+    connected_pair pair(ia);
+    CHECK(events_of_a_wait(pair, 6) == events);
+    CHECK(events_of_a_wait(pair, 1) == 1);
+    CHECK(events_of_a_wait(pair, 6) == events);
+}
+
+TEST_CASE("a CNO is triggered by the first message after a wait for several")
+{
+    adapter ia;
+    connected_pair pair(ia);
+    CHECK(events_of_a_wait(pair, 6) == 1);
+    DAT_CNO_HANDLE cno = DAT_HANDLE_NULL;
+    MUST(dat_cno_create(ia.handle, DAT_OS_WAIT_PROXY_AGENT_NULL, &cno));
+    MUST(dat_evd_modify_cno(pair.passive.recv_evd, cno));
+    MUST(dat_evd_set_unwaitable(pair.passive.recv_evd));
+    MUST(pair.passive.recv(0, 64, 1));
+    const slow_sender sender(pair, 1);
+    DAT_EVD_HANDLE from = DAT_HANDLE_NULL;
+    CHECK(dat_cno_wait(cno, 20'000'000, &from) == DAT_SUCCESS);
+    CHECK(from == pair.passive.recv_evd);
+    MUST(dat_evd_modify_cno(pair.passive.recv_evd, DAT_HANDLE_NULL));
+    MUST(dat_cno_free(cno));
+}
+
+TEST_CASE("moderation that the device refuses is logged once, and waits go on without")
+{
+    adapter ia;
+    connected_pair pair(ia);
+    struct refused {
+        refused() { stand_in::let_moderate(false); }
+        ~refused() { stand_in::let_moderate(true); }
+    } now;
+    log_of_now log;
+    CHECK(events_of_a_wait(pair, 3) == 3);
+    CHECK(events_of_a_wait(pair, 3) == 3);
+    const std::string text = log.end();
+    INFO(text);
+    CHECK(text.find("ibv_modify_cq failed") != std::string::npos);
+    CHECK(text.find("ibv_modify_cq failed") == text.rfind("ibv_modify_cq failed"));
+}
+
 TEST_CASE("a shared receive queue that fails breaks its connections, and no others")
 {
     adapter ia;

@@ -274,6 +274,50 @@ bool arm(cq &c, notify_on interest)
     return error == 0;
 }
 
+/// How long a completion waits for others at most, if the device moderates. Waiters need no such
+/// bound: it is for devices that count otherwise than this port does.
+constexpr std::uint16_t longest_moderation_us = 10'000;
+
+/// A failure is logged once for a CQ, and it is not moderated any longer.
+void set_moderation(cq &c, std::uint32_t completions) OSD_REQUIRES(c.moderation)
+{
+    const bool on = completions > 1;
+    ibv_modify_cq_attr attr{};
+    attr.attr_mask = IBV_CQ_ATTR_MODERATE;
+    attr.moderate.cq_count = static_cast<std::uint16_t>(on ? completions : 0);
+    attr.moderate.cq_period =
+        on ? std::min(c.device->moderation.max_cq_period, longest_moderation_us) : std::uint16_t{0};
+    const int error = std::abs(ibv_modify_cq(c.handle, &attr));
+    if (error == 0)
+        return;
+    c.moderates = false;
+    c.per_event.store(1);
+    dapl_log(DAPL_DBG_TYPE_ERR,
+             "%s: ibv_modify_cq failed: %s; each completion wakes who waits for several",
+             c.device->name, std::strerror(error));
+}
+
+/// From now on the CQ makes an event of as many completions as a waiter waits for. A callback is
+/// wanted for the first: whoever asks for it comes after the look at `notify`, and then sees
+/// `per_event`, or is seen.
+void moderate(cq &c, DAT_COUNT threshold)
+{
+    const std::uint32_t most = std::max<std::uint32_t>(c.device->moderation.max_cq_count, 1);
+    std::uint32_t wanted = std::min(static_cast<std::uint32_t>(threshold), most);
+    if (wanted == 1 && c.per_event.load() == 1)
+        return;
+    osd::lock_guard hold(c.moderation);
+    if (!c.moderates)
+        return;
+    const std::uint32_t before = c.per_event.exchange(wanted);
+    if (c.notify.load()) {
+        wanted = 1;
+        c.per_event.store(1);
+    }
+    if (wanted != before)
+        set_moderation(c, wanted);
+}
+
 void end_wait(cq &c)
 {
     c.waiting.store(false);
@@ -285,13 +329,14 @@ void end_wait(cq &c)
 void notify_cq(cq &c, notify_on interest)
 {
     c.notify.store(true);
+    moderate(c, 1);
     arm_service(c);
     (void)arm(c, interest);
 }
 
 /// A CQE does not tell whether it is solicited, so any CQE that is found after the CQ was armed
 /// ends the wait. Spinning for solicited CQEs would find the others.
-osd::wait_result wait_for_cq(cq &c, notify_on interest, osd::deadline until)
+osd::wait_result wait_for_cq(cq &c, notify_on interest, DAT_COUNT threshold, osd::deadline until)
 {
     const auto found = [&c] { return c.woken.load(std::memory_order_relaxed) || holds_any(c); };
     if (interest != notify_on::solicited && c.spin.find(c.device->params.spin_us, until, found)) {
@@ -307,6 +352,7 @@ osd::wait_result wait_for_cq(cq &c, notify_on interest, osd::deadline until)
     c.event_left = true;
     c.waiting.store(true); // ordered before the look for deferred completions
     osd::wait_result result = osd::wait_result::woken;
+    moderate(c, interest == notify_on::any ? threshold : 1);
     const bool armed = arm(c, interest);
     if (!holds_any(c)) {
         const osd::deadline end =

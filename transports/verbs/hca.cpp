@@ -136,14 +136,12 @@ status opening_failed(const hca &device, const char *call, int error)
 }
 
 /// Whether the device pages memory in for all operations of the port.
-bool pages_on_demand(hca &device)
+bool pages_on_demand(const ibv_device_attr_ex &can)
 {
     constexpr std::uint32_t needed = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV |
                                      IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ |
                                      IBV_ODP_SUPPORT_SRQ_RECV;
-    ibv_device_attr_ex can{};
-    return ibv_query_device_ex(device.verbs, nullptr, &can) == 0 &&
-           (can.odp_caps.general_caps & IBV_ODP_SUPPORT) != 0 &&
+    return (can.odp_caps.general_caps & IBV_ODP_SUPPORT) != 0 &&
            (can.odp_caps.per_transport_caps.rc_odp_caps & needed) == needed;
 }
 
@@ -184,10 +182,14 @@ status open_verbs(hca &device)
     if (!unblock(device.verbs->async_fd))
         return opening_failed(device, "fcntl of its descriptor", errno);
     note_kind(device);
+    ibv_device_attr_ex more{};
+    if (ibv_query_device_ex(device.verbs, nullptr, &more) != 0)
+        more = {}; // an old driver: the device has nothing of it
+    device.moderation = more.cq_mod_caps;
     if (device.params.by_tcp)
         if (const status chosen = open_tcp(device); !chosen.ok())
             return chosen;
-    if (device.params.odp != 0 && !pages_on_demand(device)) {
+    if (device.params.odp != 0 && !pages_on_demand(more)) {
         dapl_log(DAPL_DBG_TYPE_ERR,
                  "%s: odp=1: the device has no paging on demand for reliable "
                  "connections; leave the parameter out",

@@ -104,12 +104,15 @@ struct cq final : all_link, deferred_completions<wr> {
     bool failed = false;                            ///< overrun, and the error was delivered
     bool event_left = false;                        ///< the waiter armed the CQ and did not sleep
     spinner spin;
-    std::atomic<bool> waiting{false};         ///< the consumer is inside cq_wait
-    std::atomic<bool> woken{false};           ///< cq_wakeup was called, and `wake` is raised
-    std::atomic<bool> notify{false};          ///< a dapl_evd_dto_callback is wanted
-    std::atomic<bool> announced{false};       ///< completions were deferred while `notify` was set
-    std::atomic<bool> mute{false};            ///< arming it failed, and that was logged
-    std::atomic<std::uint32_t> unacked{0};    ///< events taken from the channel
+    std::atomic<bool> waiting{false};        ///< the consumer is inside cq_wait
+    std::atomic<bool> woken{false};          ///< cq_wakeup was called, and `wake` is raised
+    std::atomic<bool> notify{false};         ///< a dapl_evd_dto_callback is wanted
+    std::atomic<bool> announced{false};      ///< completions were deferred while `notify` was set
+    std::atomic<bool> mute{false};           ///< arming it failed, and that was logged
+    std::atomic<std::uint32_t> per_event{1}; ///< completions of an event; see moderate()
+    osd::mutex moderation;                   ///< the last lock
+    bool moderates OSD_GUARDED_BY(moderation) = true; ///< the device has not refused it
+    std::atomic<std::uint32_t> unacked{0};            ///< events taken from the channel
     std::atomic<std::uint32_t> signallers{0}; ///< queue pairs that have a part of signalled_room
     std::atomic<bool> flushed{false};         ///< the device flushed by itself; see note_flush()
 
@@ -282,6 +285,7 @@ struct hca : connection_service {
     rdma_cm_id *anchor = nullptr; ///< bound to the address: gets the event of device removal
     ibv_device_attr limits{};
     ibv_port_attr port_limits{};
+    ibv_cq_moderation_caps moderation{}; ///< all 0: the device has none
     std::uint8_t port_number = 1;
     bool iwarp = false;
     bool siw = false;
@@ -321,7 +325,7 @@ status refused_post(int error) OSD_COLD;
 status send_failed(qp &, int error) OSD_COLD;
 status recv_failed(qp &, int error) OSD_COLD;
 void notify_cq(cq &, notify_on);
-osd::wait_result wait_for_cq(cq &, notify_on, osd::deadline);
+osd::wait_result wait_for_cq(cq &, notify_on, DAT_COUNT threshold, osd::deadline);
 void wake_cq(cq &);
 osd::wait_result wait_for_any_cq(hca &, osd::deadline);
 void wake_waiter(hca &);
@@ -483,10 +487,10 @@ struct transport : dapls_ib<vrb::types> {
     {
         vrb::notify_cq(c, interest);
     }
-    static osd::wait_result dapls_ib_cq_wait(cq &c, notify_on interest, DAT_COUNT,
+    static osd::wait_result dapls_ib_cq_wait(cq &c, notify_on interest, DAT_COUNT threshold,
                                              osd::deadline until)
     {
-        return vrb::wait_for_cq(c, interest, until);
+        return vrb::wait_for_cq(c, interest, threshold, until);
     }
     static void dapls_ib_cq_wakeup(cq &c) { vrb::wake_cq(c); }
     static osd::wait_result dapls_ib_cno_wait(hca &device, osd::deadline until)

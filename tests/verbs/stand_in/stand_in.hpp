@@ -19,6 +19,7 @@ struct settings {
     bool relaxed_ordering = true;
     bool windows_of_one_peer = true; ///< type 2, and messages that close them
     bool traffic_classes = true;
+    std::uint16_t most_moderated = 512; ///< completions of an event that CQs make; 0: it has none
     bool ethernet = false; ///< RoCE behind the loopback interface, with three GIDs; see way
     /// Lengths of sent messages in completions, which real devices leave undefined.
     std::uint32_t length_of_sent = 0xdeadbeef;
@@ -53,6 +54,8 @@ std::size_t ways_of_class(int traffic_class);
 std::size_t identifiers();
 /// How often a CQ was to be armed, with or without success.
 std::size_t times_armed();
+/// How many events CQs have made.
+std::size_t cq_events();
 
 // --- what shall happen
 
@@ -69,6 +72,8 @@ void restore();
 void raise_port_event(int type);
 /// From now on CQs can be armed, or not: ibv_req_notify_cq fails.
 void let_arm(bool allowed);
+/// From now on the moderation of CQs can be changed, or not: ibv_modify_cq fails.
+void let_moderate(bool allowed);
 /// The shared receive queue that was made last fails: IBV_EVENT_SRQ_ERR.
 void fail_newest_srq();
 

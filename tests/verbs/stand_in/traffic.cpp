@@ -118,9 +118,11 @@ void complete(completion_queue &to, const ibv_wc &entry, bool solicited)
     }
     to.entries.push_back(entry);
     const bool wakes = !to.solicited_only || solicited || entry.status != IBV_WC_SUCCESS;
-    if (!to.armed || !wakes || to.channel == nullptr)
+    if (!to.armed || !wakes || to.channel == nullptr || ++to.since_event < to.moderated)
         return;
     to.armed = false;
+    to.since_event = 0;
+    ++all().cq_events;
     static_cast<completion_channel *>(to.channel)->events.push(&to);
 }
 

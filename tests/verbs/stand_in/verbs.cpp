@@ -80,7 +80,20 @@ int query_device_ex(ibv_context *handle, const ibv_query_device_ex_input *,
                                                      IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ |
                                                      IBV_ODP_SUPPORT_SRQ_RECV;
     }
+    is.cq_mod_caps = {all().has.most_moderated, UINT16_MAX};
     std::memcpy(attr, &is, std::min(size, sizeof is));
+    return 0;
+}
+
+int modify_cq(ibv_cq *handle, ibv_modify_cq_attr *attr)
+{
+    const hold guard(all().lock);
+    if (!all().moderates)
+        return EIO;
+    if (attr->attr_mask != IBV_CQ_ATTR_MODERATE ||
+        attr->moderate.cq_count > all().has.most_moderated)
+        return EINVAL;
+    static_cast<completion_queue *>(handle)->moderated = attr->moderate.cq_count;
     return 0;
 }
 
@@ -271,6 +284,7 @@ ibv_context *open_context()
     api.sz = sizeof api;
     api.query_port = query_port;
     api.query_device_ex = query_device_ex;
+    api.modify_cq = modify_cq;
     api.context.abi_compat = __VERBS_ABI_IS_EXTENDED;
     api.context.device = &the_device;
     api.context.num_comp_vectors = all().has.vectors;
@@ -342,6 +356,18 @@ void let_arm(bool allowed)
 {
     const hold guard(all().lock);
     all().arms = allowed;
+}
+
+std::size_t cq_events()
+{
+    const hold guard(all().lock);
+    return all().cq_events;
+}
+
+void let_moderate(bool allowed)
+{
+    const hold guard(all().lock);
+    all().moderates = allowed;
 }
 
 std::size_t queue_pairs()
@@ -742,8 +768,8 @@ int ibv_modify_qp(ibv_qp *handle, ibv_qp_attr *wanted, int mask)
         q.peer = wanted->dest_qp_num;
     if ((mask & IBV_QP_AV) != 0) {
         const ibv_ah_attr &to = wanted->ah_attr;
-        all().ways.push_back({to.is_global != 0, to.grh.sgid_index, to.grh.traffic_class, to.sl,
-                              wanted->path_mtu});
+        all().ways.push_back(
+            {to.is_global != 0, to.grh.sgid_index, to.grh.traffic_class, to.sl, wanted->path_mtu});
     }
     if ((mask & IBV_QP_ACCESS_FLAGS) != 0)
         q.rights = wanted->qp_access_flags;

@@ -142,6 +142,8 @@ struct completion_queue : ibv_cq {
     bool armed = false;
     bool solicited_only = false;
     int vector = 0;
+    std::uint16_t moderated = 1; ///< completions of an event; no time brings it sooner
+    std::uint16_t since_event = 0;
 };
 
 struct completion_channel : ibv_comp_channel {
@@ -205,8 +207,10 @@ struct world {
     std::size_t inline_posts = 0;
     std::size_t times_armed = 0;
     std::uint8_t newest_class = 0; ///< of the route that was resolved last
-    std::vector<way> ways; ///< of the queue pairs that were connected, in this order
-    bool arms = true; ///< CQs can be armed
+    std::vector<way> ways;         ///< of the queue pairs that were connected, in this order
+    bool arms = true;              ///< CQs can be armed
+    bool moderates = true;
+    std::size_t cq_events = 0;
     std::set<context *> contexts;
     std::vector<completion_queue *> queues;
     std::vector<region *> regions;
