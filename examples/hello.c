@@ -11,7 +11,7 @@
  */
 #define _POSIX_C_SOURCE 200112L /* getaddrinfo() */
 
-#ifndef _WIN32 /* where udat.h includes the headers of Winsock */
+#if __has_include(<netdb.h>) /* Winsock has all of it in headers that udat.h includes */
 #include <arpa/inet.h>
 #include <netdb.h>
 #endif

@@ -21,8 +21,8 @@ inline constexpr bool address_sanitized = false;
 #endif
 inline constexpr bool sanitized = thread_sanitized || address_sanitized;
 
-#ifdef _WIN32
-inline constexpr bool emulated = true; // by Wine, mostly
+#ifdef TESTS_EMULATED // by Wine or QEMU: the build says so
+inline constexpr bool emulated = true;
 #else
 inline constexpr bool emulated = false;
 #endif

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // The counters of the IB extension.
 #include "fixture.hpp"
+#include "host.hpp"
 
 #include <chrono>
 #include <cstdlib>
@@ -37,14 +38,7 @@ struct asking {
         set("0");
         counters_init();
     }
-    static void set(const char *to)
-    {
-#ifdef _WIN32
-        _putenv_s("DAPL_COUNTERS", to);
-#else
-        setenv("DAPL_COUNTERS", to, 1);
-#endif
-    }
+    static void set(const char *to) { host::set_variable("DAPL_COUNTERS", to); }
 };
 
 /// Calls as they are in the vector of an adapter that counts.

@@ -22,6 +22,9 @@ In am/src/, common/, contract/, dat/, osd/, port_support/ and each port there is
 files of one name. No folder of the libraries and programs has more than 58 source files, and none of the
 engine more than 40.
 
+What differs by operating system is in different files: the preprocessor asks for the system in the
+files of one system, in the public headers, whose form other people's programs fix, and nowhere else.
+
 Every source file says under which license it comes, in its first lines: the project's, or in the
 folder of a port its owner's.
 """
@@ -57,6 +60,12 @@ DEPRECATED_BY_LIBFABRIC_2 = ("FI_LOCAL_MR", "FI_MR_BASIC", "FI_MR_SCALABLE", "FI
                              "FI_ORDER_DATA", "FI_ORDER_NONE", "FI_ORDER_STRICT", "FI_REG_MR")
 PRODUCT = ("am", "bench", "common", "conformance", "contract", "dat", "include", "osd",
            "port_support", "tools", "transports")
+# By which compilers say for what system they compile.
+SYSTEM_MACROS = ("_WIN32", "_WIN64", "WIN32", "__WIN32__", "__CYGWIN__", "__MINGW32__", "__MINGW64__",
+                 "_MSC_VER", "__linux__", "__linux", "__unix__", "__unix", "__APPLE__", "__MACH__",
+                 "__FreeBSD__", "__NetBSD__", "__OpenBSD__", "__DragonFly__", "__sun", "__ANDROID__")
+# The room tests/windows has programs for both.
+OF_ONE_SYSTEM = re.compile(r"(?<!^tests)/(?:linux|windows)/|/net(?:_\w+)?_(?:linux|windows)\.cpp$")
 MOST_FILES = 58
 MOST_FILES_OF_THE_ENGINE = 40
 SPDX = "SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause"
@@ -369,7 +378,24 @@ def check_includes(tree: Tree) -> list[Finding]:
     findings += check_folder(tree, "osd", lambda i: tree.wrong_in_osd(i, own))
     findings += check_engine(tree) + check_crowds(tree)
     return findings + check_systems(tree) + check_port_names(tree) + check_circles(tree) + \
-        check_libfabric_names(tree)
+        check_libfabric_names(tree) + check_system_macros(tree)
+
+
+def check_system_macros(tree: Tree) -> list[Finding]:
+    """The preprocessor asks for the system in files of one system only, and in public headers."""
+    asks = re.compile(r"^\s*#\s*(?:if|ifdef|ifndef|elif|elifdef|elifndef)\b.*\b(" +
+                      "|".join(SYSTEM_MACROS) + r")\b", re.MULTILINE)
+    findings = []
+    for path in sorted(tree.root.rglob("*")):
+        where = path.relative_to(tree.root)
+        if path.suffix not in SOURCES | {".j2"} or is_built(where) or not path.is_file() or \
+                where.parts[0] == "include" or OF_ONE_SYSTEM.search(where.as_posix()):
+            continue
+        text = path.read_text(errors="replace")
+        findings += [Finding(where, text.count("\n", 0, found.start(1)) + 1,
+                             f"{found[1]}: what differs by system is in different files")
+                     for found in asks.finditer(text)]
+    return findings
 
 
 def check_systems(tree: Tree) -> list[Finding]:
@@ -422,7 +448,7 @@ GOOD = {
     "osd/osd_sync.hpp": '#include "native_mutex.hpp"\n#include <atomic>',
     "osd/linux/native_mutex.hpp": "#include <pthread.h>",
     "osd/linux/osd_thread.cpp": '#include "osd_sync.hpp"\n#include <unistd.h>',
-    "osd/windows/native_mutex.hpp": "#include <windows.h>",
+    "osd/windows/native_mutex.hpp": "#include <windows.h>\n#ifdef _WIN64\n#endif",
     "osd/windows/osd_thread.cpp": '#include "osd_sync.hpp"',
     "contract/dapls_ib.hpp": '#include "osd_sync.hpp"\n#include <dat2/udat.h>',
     "common/core/evd.hpp": '#include "dapls_ib.hpp"\n#include "dat_names.hpp"\n#include <cstdint>',
@@ -459,6 +485,8 @@ BAD = {  # path: text, and a part of the finding
     "contract/dapl_status.hpp": ("namespace dapl::soft {}", "contract/ names the port soft"),
     "common/core/ep.cpp": ("namespace dapl::soft {}", "names the port soft"),
     "dat/registry.cpp": ('#include "evd.hpp"', 'dat/ includes "evd.hpp"'),
+    "tools/program/start.cpp": ("#ifdef _WIN32", "_WIN32: what differs by system"),
+    "tests/windows/both.c": ("  # if !defined(__linux__)", "__linux__: what differs by system"),
     "bench/link.cpp": ("int mode = FI_MR_BASIC;", "libfabric 2 deprecates FI_MR_BASIC"),
     "dat/config.cpp": ("#include <fcntl.h>", "dat/ includes <fcntl.h>"),
     "transports/soft/a.cpp": ('#include "evd.hpp"', 'a port includes "evd.hpp"'),

@@ -5,17 +5,14 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <csignal>
 #include <random>
 #include <set>
-#include <thread>
-#include <tuple>
-
-#ifdef __linux__
-#include <csignal>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <thread>
+#include <tuple>
 #include <unistd.h>
-#endif
 
 namespace seal_suite {
 
@@ -257,7 +254,6 @@ TEST_CASE("sides that do not mean the same connection, or direction, open nothin
     CHECK_FALSE(other.opens(other.b, own));
 }
 
-#ifdef __linux__
 TEST_CASE("a child of the process that has the keys seals nothing, and its parent goes on")
 {
     two_seals with(100);
@@ -290,7 +286,6 @@ TEST_CASE("a child of the process that has the keys seals nothing, and its paren
     CHECK(with.opens(with.b, with.sealed_by(with.a)));
     CHECK(sealed_there() == 3);
 }
-#endif
 
 TEST_CASE("everything is exchanged, over both networks and with both ciphers")
 {

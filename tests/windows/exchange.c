@@ -6,7 +6,7 @@
  *   exchange server ADAPTER PORT MESSAGES ROUNDS
  *   exchange client ADAPTER PORT MESSAGES ROUNDS ADDRESS
  */
-#ifndef _WIN32 /* where udat.h includes the headers of Winsock */
+#if __has_include(<arpa/inet.h>) /* Winsock has all of it in headers that udat.h includes */
 #include <arpa/inet.h>
 #endif
 #include <stdint.h>
