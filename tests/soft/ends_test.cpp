@@ -113,6 +113,23 @@ TEST_CASE_FIXTURE(fixture, "a port that is closed")
     check_peer(end_of(a, end_cause::port_closed), a, b);
 }
 
+TEST_CASE_FIXTURE(fixture, "a port that is closed, where errors come for probes only")
+{
+    network.report_to_probes_only();
+    network.detach(static_cast<inproc_io &>(b.pair.shard->io()));
+    SUBCASE("below a request")
+    {
+        REQUIRE(a.write(0, 16, b.buffer.remote(0, 16)));
+    }
+    SUBCASE("below a message that waits for a receive")
+    {
+        REQUIRE(a.send(0, 16));
+    }
+    const connection_end told = end_of(a, end_cause::port_closed);
+    check_peer(told, a, b);
+    CHECK(told.retransmissions < 8);
+}
+
 TEST_CASE("a peer that does not know the connection")
 {
     inproc_network network;

@@ -69,6 +69,17 @@ std::uint32_t peer_path::heard_from_elsewhere(const packet &p, const net_address
     return token != 0 ? send_token(from, challenge, token) : 0;
 }
 
+void peer_path::doubt_peer(std::uint32_t psn)
+{
+    if (is_sealed())
+        return;
+    out_packet unanswered;
+    unanswered.begin();
+    unanswered.add(unanswered.header,
+                   write_base(unanswered.header, header(packet_kind::data, psn)));
+    io_->probe_port(peer_, unanswered);
+}
+
 send_result peer_path::send_handshake(const out_packet &packet, bool probes)
 {
     std::uint32_t done = 0;

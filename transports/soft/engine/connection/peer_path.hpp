@@ -115,6 +115,10 @@ public:
     /// error if the port is closed.
     send_result send_handshake(const out_packet &packet, bool probes);
 
+    /// Packets get no acknowledgement: provokes an ICMP error if the peer's port is closed, which
+    /// quotes this packet. With a key no error is believed.
+    void doubt_peer(std::uint32_t psn);
+
     base_header header(packet_kind kind, std::uint32_t psn) const
     {
         return {kind, 0, peer_id_, peer_tag_, id_, psn, 0, 0, version_};

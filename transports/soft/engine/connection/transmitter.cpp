@@ -484,6 +484,9 @@ bool transmitter::on_timeout(std::int64_t now, std::uint32_t max_retries)
     record_->ending.retransmits();
     if (retries_ > 1)
         congestion_.timed_out_again(window_->next());
+    // Not sooner: a firewall may refuse the probe, which comes from another port.
+    if (retries_ > trusted_retries)
+        path_->doubt_peer(window_->oldest());
     window_->repeat_oldest();
     rtt_.back_off();
     resend_from_ = now;

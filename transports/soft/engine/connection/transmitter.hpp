@@ -100,6 +100,8 @@ public:
 
 private:
     static constexpr std::uint32_t most_bytes = 4 << 20;
+    /// Live peers hardly lose a packet more often in a row.
+    static constexpr std::uint32_t trusted_retries = 4;
 
     /// Once after each progress, and unless something is known to be lost.
     bool may_probe_tail() const { return !tail_probed_ && retries_ == 0 && !stuck(); }

@@ -32,6 +32,15 @@ void inproc_network::detach(inproc_io &end)
             each = nullptr;
 }
 
+bool inproc_network::has_end(const net_address &at)
+{
+    osd::lock_guard hold(lock_);
+    for (const inproc_io *each : ends_)
+        if (each != nullptr && each->address() == at)
+            return true;
+    return false;
+}
+
 bool inproc_network::deliver(const net_address &from, const net_address &to,
                              const out_packet &packet)
 {
@@ -131,19 +140,28 @@ send_result inproc_io::send(const net_address &to, const out_packet *packets, st
     if (network_->jammed())
         return send_result::busy;
     for (; done < count; ++done) {
-        if (network_->deliver(address_, to, packets[done]))
-            continue;
-        osd::lock_guard hold(lock_);
-        icmp_error &b = error_.error;
-        b.to = to;
-        b.why = send_result::refused;
-        b.size = packets[done].piece[0].size < sizeof b.bytes ? packets[done].piece[0].size
-                                                              : sizeof b.bytes;
-        std::memcpy(b.bytes, packets[done].piece[0].at, b.size);
-        error_.full = true;
-        arrived_.raise();
+        if (!network_->deliver(address_, to, packets[done]) && !network_->reports_to_probes_only())
+            report_closed(to, packets[done]);
     }
     return send_result::sent;
+}
+
+void inproc_io::probe_port(const net_address &to, const out_packet &packet)
+{
+    if (network_->reports_to_probes_only() && !network_->has_end(to))
+        report_closed(to, packet);
+}
+
+void inproc_io::report_closed(const net_address &to, const out_packet &packet)
+{
+    osd::lock_guard hold(lock_);
+    icmp_error &b = error_.error;
+    b.to = to;
+    b.why = send_result::refused;
+    b.size = packet.piece[0].size < sizeof b.bytes ? packet.piece[0].size : sizeof b.bytes;
+    std::memcpy(b.bytes, packet.piece[0].at, b.size);
+    error_.full = true;
+    arrived_.raise();
 }
 
 std::uint32_t inproc_io::receive(in_packets *into, std::uint32_t capacity)

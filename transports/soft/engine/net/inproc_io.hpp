@@ -32,6 +32,10 @@ public:
     /// While jammed, sends return send_result::busy.
     void jam(bool jammed) { jammed_.store(jammed); }
     bool jammed() const { return jammed_.load(); }
+    /// Reports closed ports only to those who probe them, as on Windows.
+    void report_to_probes_only() { probes_only_.store(true); }
+    bool reports_to_probes_only() const { return probes_only_.load(); }
+    bool has_end(const net_address &at);
 
 private:
     static constexpr std::uint32_t capacity = 64;
@@ -45,6 +49,7 @@ private:
     std::uint16_t next_port_ OSD_GUARDED_BY(lock_) = 1;
     std::atomic<std::uint32_t> lost_next_{0};
     std::atomic<bool> jammed_{false};
+    std::atomic<bool> probes_only_{false};
 };
 
 class inproc_io final : public packet_io {
@@ -59,6 +64,7 @@ public:
                      std::uint32_t &done) override;
     std::uint32_t receive(in_packets *into, std::uint32_t capacity) override;
     bool take_icmp_error(icmp_error &out) override;
+    void probe_port(const net_address &to, const out_packet &packet) override;
     waitable descriptor() const override { return arrived_.descriptor(); }
 
 private:
@@ -77,6 +83,7 @@ private:
     static constexpr std::uint32_t max_queued = 4096;
 
     void put(const net_address &from, const out_packet &packet);
+    void report_closed(const net_address &to, const out_packet &packet);
     static void release(held *list);
 
     inproc_network *network_ = nullptr;
