@@ -20,9 +20,9 @@ cma_link::place cma_link::own()
             reinterpret_cast<std::uintptr_t>(&come_)};
 }
 
-void cma_link::fail()
+void cma_link::fail(const char *call)
 {
-    throw program::failure(std::string("process_vm_writev: ") + std::strerror(errno));
+    throw program::failure(std::string(call) + ": " + std::strerror(errno));
 }
 
 } // namespace bench

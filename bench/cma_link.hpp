@@ -43,8 +43,26 @@ public:
         copy(size, 2);
     }
     void post_write(std::uint32_t size) { copy(size, 1); }
-    void post_silent_write(std::uint32_t size) { copy(size, 1); }
-    bool poll_request() { return true; }
+    void post_silent_write(std::uint32_t size)
+    {
+        copy(size, 1);
+        ++completed_;
+    }
+    void post_read(std::uint32_t size)
+    {
+        ++posted_;
+        const iovec local = {memory_.data() + max_size_, size};
+        const iovec remote = {reinterpret_cast<void *>(peer_.buffer), size};
+        if (process_vm_readv(peer_.process, &local, 1, &remote, 1, 0) != size) [[unlikely]]
+            fail("process_vm_readv");
+    }
+    bool poll_request()
+    {
+        if (completed_ == posted_)
+            return false;
+        ++completed_;
+        return true;
+    }
     bool poll_receive()
     {
         if (come_.load(std::memory_order_acquire) == taken_)
@@ -57,17 +75,19 @@ private:
     /// The first of these parts, which the system copies in their order.
     void copy(std::uint32_t size, unsigned long parts)
     {
+        ++posted_;
         const iovec local[2] = {{memory_.data(), size}, {&sent_, sizeof sent_}};
         const iovec remote[2] = {{reinterpret_cast<void *>(peer_.buffer), size},
                                  {reinterpret_cast<void *>(peer_.count), sizeof sent_}};
         const auto all = static_cast<ssize_t>(parts == 1 ? size : size + sizeof sent_);
         if (process_vm_writev(peer_.process, local, parts, remote, parts, 0) != all) [[unlikely]]
-            fail();
+            fail("process_vm_writev");
     }
-    [[noreturn]] static void fail();
+    [[noreturn]] static void fail(const char *call);
 
     std::uint32_t max_size_;
     std::vector<std::byte> memory_; ///< to send from, and to receive into
+    std::uint32_t posted_ = 0, completed_ = 0;
     std::uint32_t sent_ = 0;
     std::uint32_t taken_ = 0;
     std::atomic<std::uint32_t> come_{0}; ///< written by the other process
