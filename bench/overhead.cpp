@@ -18,6 +18,9 @@
 #ifdef BENCH_VERBS
 #include "verbs_link.hpp"
 #endif
+#ifdef BENCH_UCX
+#include "ucx_link.hpp"
+#endif
 
 #include <algorithm>
 #include <cstdio>
@@ -37,6 +40,9 @@ constexpr std::string_view other_kinds[] = {
     "tcp",   "net", "sockets", "rxd", "rxm", "shm", "udp-socket", "cma",
 #ifdef BENCH_VERBS
     "verbs",
+#endif
+#ifdef BENCH_UCX
+    "ucx",
 #endif
 };
 
@@ -113,6 +119,10 @@ double drive(Link &link, const test &t, patience &p)
         return send_many(link, t.size, t.count, p).count();
     case pattern::write_stream:
         return write_many(link, t.size, t.count, 16, p).count();
+    case pattern::read_stream:
+        if constexpr (requires { link.post_read(1u); })
+            return read_many(link, t.size, t.count, 16, p).count();
+        return 0;
     case pattern::blocking:
     case pattern::notified:
         if constexpr (requires { link.wait_receive(p); })
@@ -133,6 +143,12 @@ double drive(Link &link, const test &t, patience &p)
     default:
         return ping_many(link, t.size, t.count, p).count();
     }
+}
+
+/// So many round trips, or as many as move 32 MiB.
+std::uint32_t few_of(std::uint32_t wanted, std::uint32_t size)
+{
+    return std::min(wanted, 32 * big / std::max(size, 1u));
 }
 
 class dat_stack : public stack {
@@ -283,6 +299,23 @@ public:
     bool can(pattern what) const override { return polls(what) || spins(what); }
 };
 
+#ifdef BENCH_UCX
+class ucx_stack : public link_stack<ucx_link> {
+public:
+    ucx_stack() : link_stack(big) {}
+
+    void join(channel &peer, bool, patience &) override
+    {
+        peer.send(link_.own());
+        link_.meet(peer.receive<ucx_link::place>(limit));
+    }
+    bool can(pattern what) const override
+    {
+        return what == pattern::ping_pong || what == pattern::message_stream;
+    }
+};
+#endif
+
 #ifdef BENCH_VERBS
 /// Comes before the link, which needs it.
 struct verbs_base {
@@ -352,6 +385,8 @@ std::string title_of(const std::string &other)
         return "process_vm_writev";
     if (other == "verbs")
         return "verbs alone";
+    if (other == "ucx")
+        return "UCX";
     return "libfabric " + provider_of(other);
 }
 
@@ -364,6 +399,10 @@ std::unique_ptr<stack> open_other(const std::string &other, const options &o)
 #ifdef BENCH_VERBS
     if (other == "verbs")
         return std::make_unique<verbs_stack>(o);
+#endif
+#ifdef BENCH_UCX
+    if (other == "ucx")
+        return std::make_unique<ucx_stack>();
 #endif
     return std::make_unique<fi_stack>(provider_of(other), o);
 }
@@ -445,7 +484,7 @@ public:
         if (warmup_ > 0 && (sleeps(t.what) || spins(t.what)))
             timed(test{"", t.what, t.size, std::min(warmup_, t.count), 0, 0, ""}, at);
         else if (warmup_ > 0 && t.what != pattern::connections)
-            timed(test{"", pattern::ping_pong, t.size, warmup_, 0, 0, ""}, at);
+            timed(test{"", pattern::ping_pong, t.size, few_of(warmup_, t.size), 0, 0, ""}, at);
         return timed(t, at);
     }
 
@@ -574,10 +613,15 @@ std::vector<test> chosen_tests(const options &o)
         else if (name == "rate")
             tests.push_back(
                 {"rate", pattern::message_stream, o.size, o.iterations * 4, few, -1e-6, "M/s"});
+        else if (name == "sizes")
+            for (std::uint32_t size = 256; size <= big; size *= 4)
+                tests.push_back({"latency", pattern::ping_pong, size, few_of(o.iterations, size),
+                                 few, 1e6 / 2, "us"});
         else
             for (const std::uint32_t size : {65536u, big})
-                tests.push_back({"RDMA write", pattern::write_stream, size, (16 * big) / size, few,
-                                 -1e-9 * size, "GB/s"});
+                tests.push_back({name == "reads" ? "RDMA read" : "RDMA write",
+                                 name == "reads" ? pattern::read_stream : pattern::write_stream,
+                                 size, (16 * big) / size, few, -1e-9 * size, "GB/s"});
     }
     return tests;
 }
@@ -669,10 +713,10 @@ int main(int argc, char **argv)
     line.positionals("adapters", o.adapters,
                      "names in dat.conf; the first is compared with the others (default ofi-lo)");
     line.choices("--tests", o.tests,
-                 {"latency", "write-spin", "write-reap", "waiting", "cno", "rate", "bandwidth",
-                  "connections"},
-                 "tests to run: latency, write-spin, write-reap, waiting, cno, rate, bandwidth, "
-                 "connections");
+                 {"latency", "sizes", "write-spin", "write-reap", "waiting", "cno", "rate",
+                  "bandwidth", "reads", "connections"},
+                 "tests to run: latency, sizes (latency from 256 B to 1 MiB), write-spin, "
+                 "write-reap, waiting, cno, rate, bandwidth, reads, connections");
     line.size("--size", o.size, big, "message size of the latency and rate tests");
     line.number("--batches", o.batches, 1u, 100'000u, "batches per test and adapter");
     line.number("--iterations", o.iterations, 1u, 1'000'000u, "round trips per batch");
@@ -680,9 +724,9 @@ int main(int argc, char **argv)
     line.number("--pairs", o.pairs, 1u, 64u, "pairs of processes that run each test concurrently");
     line.words("--beside", o.others,
                "also compare with these: further adapters; the libfabric providers tcp, net, "
-               "sockets, rxd (udp;ofi_rxd), rxm (tcp;ofi_rxm), shm; verbs, udp-socket and cma "
-               "(process_vm_writev) without any layer on top, udp-socket for latency only (default "
-               "tcp, if one adapter is given)");
+               "sockets, rxd (udp;ofi_rxd), rxm (tcp;ofi_rxm), shm; verbs, ucx, udp-socket and cma "
+               "(process_vm_writev) without any layer on top, ucx for latency and rate, udp-socket "
+               "for latency only (default tcp, if one adapter is given)");
     line.text("--node", "ADDRESS", o.node, "local address for stacks without DAT");
     line.number("--limit", o.max_ratio, 0.0, 1e6,
                 "exit with 1 if a median time ratio exceeds this");
