@@ -129,10 +129,12 @@ struct tcp_channel : tcp_source, unanswered_request {
 
 namespace {
 
-/// A forked child may have the descriptor too: epoll would go on reporting it.
+/// A forked child may have the descriptor too: epoll would go on reporting it, the peer would not
+/// hear of the end, and the port of a listener would stay taken.
 void close_watched(int epoll, int fd)
 {
     (void)::epoll_ctl(epoll, EPOLL_CTL_DEL, fd, nullptr);
+    (void)::shutdown(fd, SHUT_RDWR);
     ::close(fd);
 }
 
@@ -281,10 +283,12 @@ std::int64_t silent_ms(int fd)
                                                                       : 0;
 }
 
-void reset_at_close(int fd)
+/// Resets a connection. SO_LINGER would do so at the last close only, which may be a forked
+/// child's.
+void reset(int fd)
 {
-    const linger reset{1, 0};
-    (void)::setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+    const sockaddr nobody{AF_UNSPEC, {}};
+    (void)::connect(fd, &nobody, sizeof nobody);
 }
 
 int error_of(int fd)
@@ -475,7 +479,7 @@ tcp_channel_ptr tcp_cm::take_out(tcp_channel &stranger)
 /// An honest peer repeats its request.
 void tcp_cm::drop(tcp_channel &stranger)
 {
-    reset_at_close(stranger.fd);
+    reset(stranger.fd);
     (void)take_out(stranger);
 }
 
@@ -509,7 +513,7 @@ void tcp_cm::request_came(tcp_channel_ptr channel, tcp_listener &l)
     if (!requests_.has_share(channel->source, "further requests of that address are put off"))
         return (void)channel->say(message::later, nullptr, {});
     if (!watch(epoll_, *channel, EPOLLRDHUP))
-        return reset_at_close(channel->fd);
+        return reset(channel->fd);
     channel->asks = this;
     requests_.add(*channel);
     channel->take_address();

@@ -9,6 +9,8 @@
 #include "one_upcall.hpp"
 
 #include <arpa/inet.h>
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <deque>
@@ -23,7 +25,9 @@
 #include <sched.h>
 #include <string>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -268,6 +272,30 @@ struct stranger {
     int fd;
 };
 
+/// A forked child, which holds copies of all descriptors until it is killed.
+class forked_child {
+public:
+    forked_child() : pid_(::fork())
+    {
+        if (pid_ == 0) {
+            ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+            for (;;)
+                ::pause();
+        }
+        REQUIRE(pid_ > 0);
+    }
+    ~forked_child()
+    {
+        ::kill(pid_, SIGKILL);
+        ::waitpid(pid_, nullptr, 0);
+    }
+    forked_child(const forked_child &) = delete;
+    forked_child &operator=(const forked_child &) = delete;
+
+private:
+    const pid_t pid_;
+};
+
 /// A request as it goes over the wire.
 std::string request_text(DAT_CONN_QUAL to, unsigned version = 1, unsigned data = 0)
 {
@@ -420,6 +448,14 @@ TEST_SUITE("tcp_cm")
         CHECK(gets(both.b, broken));
         CHECK(both.a.ep.events == 2);
         CHECK(both.a.torn_down == 1);
+    }
+
+    TEST_CASE("a peer hears of an end though a forked child of the other side lives on")
+    {
+        pair_of_sides both;
+        const forked_child child;
+        both.active.cm.fail(both.a);
+        CHECK(gets(both.b, broken));
     }
 
     TEST_CASE("one that the fabric lost because the peer has ended it is disconnected")
@@ -589,6 +625,52 @@ TEST_SUITE("tcp_cm")
         CHECK(a.ep.events == 0);
         active.cm.forget(a);
         passive.cm.forget(b);
+        passive.cm.stop_listening(passive.listener);
+    }
+
+    TEST_CASE("a peer with a forked child gives up before it is accepted")
+    {
+        side active, passive;
+        cm_qp a, b;
+        REQUIRE(active.connect(a, passive.listen()).ok());
+        arrived got = passive.next();
+        const forked_child child;
+        active.cm.disconnect_clean(a);
+        REQUIRE(passive.cm.accept(got.request, b, {}, address_of("b")).ok());
+        CHECK(gets(b, accept_failed));
+        active.cm.forget(a);
+        passive.cm.forget(b);
+        passive.cm.stop_listening(passive.listener);
+    }
+
+    TEST_CASE("a qualifier is free though a forked child has a copy of its socket")
+    {
+        side active, passive;
+        cm_qp a;
+        const DAT_CONN_QUAL at = passive.listen();
+        const forked_child child;
+        passive.cm.stop_listening(passive.listener);
+        REQUIRE(active.connect(a, at).ok());
+        CHECK(gets(a, refused));
+        active.cm.forget(a);
+        DAT_CONN_QUAL again = at;
+        CHECK(passive.cm.listen(passive.listener, passive.point, again).ok());
+        if (passive.listener.fd >= 0)
+            passive.cm.stop_listening(passive.listener);
+    }
+
+    TEST_CASE("a stranger that is dropped is reset though a forked child has its socket")
+    {
+        tcp_cm::limits how;
+        how.stranger_ms = 300;
+        side passive(how);
+        const DAT_CONN_QUAL at = passive.listen();
+        const std::size_t before = descriptors().size();
+        const stranger silent(at);
+        REQUIRE(eventually([&] { return descriptors().size() == before + 2; })); // and accepted
+        const forked_child child;
+        CHECK(eventually([&] { return silent.is_closed(); }));
+        CHECK(errno == ECONNRESET);
         passive.cm.stop_listening(passive.listener);
     }
 
