@@ -38,6 +38,7 @@ public:
             tail_ = &item;
     }
 
+    T *front() { return head_; }
     const T *front() const { return head_; }
 
 private:

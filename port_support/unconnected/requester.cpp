@@ -148,7 +148,7 @@ void whole(qp &q, wr &w)
     w.last_psn = c.next_psn - 1;
     if (w.state == progress::waiting || w.state == progress::accessed)
         w.state = progress::sent;
-    c.next = q.requests.after(w);
+    c.next = w.next;
 }
 
 void ask(qp &q, wr &w)
@@ -205,7 +205,7 @@ bool next_access(const hca &h, qp &q, wr &w)
             ask(q, *each);
             return true;
         }
-        each = q.requests.after(*each);
+        each = each->next;
         if (each == nullptr || each->fence || !is_write_by_access(h, *each))
             return false;
     }

@@ -64,10 +64,9 @@ wr *next_receive(hca &h, qp &q) OSD_REQUIRES(h.library)
     if (q.shared == nullptr || !q.receives.empty())
         return q.receives.front();
     srq &s = *q.shared;
-    wr *const w = s.receives.front();
+    wr *const w = s.receives.pop();
     if (w == nullptr)
         return nullptr;
-    static_cast<queue_link *>(w)->unlink();
     --s.count;
     if (s.limit != 0 && s.count < s.limit)
         h.call_soon(s);

@@ -58,7 +58,6 @@ struct fabric_setup {
 /// Reads ia_params and opens the device; logs why not. The port's author writes it.
 status make_fabric(const char *params, fabric_setup &out);
 
-struct queue_link : list_link {};
 struct failed_link : list_link {};
 struct ready_link : list_link {};
 struct owing_link : list_link {};
@@ -80,7 +79,7 @@ struct types {
     struct cq : list_link { ///< linked in hca::called
         hca *of = nullptr;
         evd *owner = nullptr;
-        list<wr, queue_link> done;
+        fifo<wr> done;
         bool armed = false;
     };
     struct cr {
@@ -125,8 +124,9 @@ enum class progress : std::uint8_t {
     finished, ///< a read has its data
 };
 
-/// A posted operation, in a list of its qp and then of its cq.
-struct types::wr : work_request, queue_link, awaiting_link {
+/// A posted operation, in a queue of its qp and then of its cq.
+struct types::wr : work_request, awaiting_link {
+    wr *next = nullptr;
     qp *of = nullptr;
     cq *reported_to = nullptr;
     DAT_LMR_TRIPLET local[max_segments];
@@ -279,8 +279,8 @@ struct types::qp : tcp_connection, failed_link, ready_link, owing_link, starved_
     std::uint32_t index = 0;
     bool leaves = false; ///< being freed or reset: failures are not reported
     // Guarded by hca::library.
-    list<wr, queue_link> requests;
-    list<wr, queue_link> receives;
+    fifo<wr> requests;
+    fifo<wr> receives;
     list<wr, awaiting_link> awaiting; ///< requests that wait for answers
     connection_data data;
 };
@@ -288,7 +288,7 @@ struct types::qp : tcp_connection, failed_link, ready_link, owing_link, starved_
 struct types::srq : low_link, offered_link {
     hca *of = nullptr;
     shared_recv_queue *owner = nullptr;
-    list<wr, queue_link> receives;
+    fifo<wr> receives;
     std::uint32_t count = 0;
     std::uint32_t limit = 0; ///< 0: no callback
     list<qp, starved_link> starved;
@@ -537,10 +537,9 @@ struct port : dapls_ib<types> {
         h.polled.store(true, std::memory_order_relaxed);
         if (c.done.empty())
             h.poll_for(c);
-        wr *oldest = c.done.front();
+        wr *const oldest = c.done.pop();
         if (oldest == nullptr)
             return false;
-        static_cast<queue_link *>(oldest)->unlink();
         out = completion_of(*oldest, oldest->moved, oldest->result);
         out.receiver = oldest->receiver;
         if (oldest->operation == opcode::receive) {

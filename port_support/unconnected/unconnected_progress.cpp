@@ -119,7 +119,7 @@ void types::hca::finish(wr &w, DAT_DTO_COMPLETION_STATUS result)
 {
     qp &q = *w.of;
     cq &c = *w.reported_to;
-    static_cast<queue_link &>(w).unlink();
+    (void)(w.operation == opcode::receive ? q.receives : q.requests).pop(); // it is the oldest
     static_cast<awaiting_link &>(w).unlink();
     if (q.data.next == &w)
         q.data.next = nullptr;
@@ -369,7 +369,7 @@ status port::dapls_ib_cq_resize(cq &c, DAT_COUNT &depth)
 {
     osd::lock_guard hold(c.of->library);
     DAT_COUNT held = 0;
-    for (wr *w = c.done.front(); w != nullptr; w = c.done.after(*w))
+    for (wr *w = c.done.front(); w != nullptr; w = w->next)
         ++held;
     return held > depth ? status::error(DAT_INVALID_STATE) : success;
 }

@@ -74,10 +74,8 @@ void release(qp &q)
     h.detach(q);
     h.pairs.remove(q);
     for (auto *posted : {&q.requests, &q.receives})
-        while (wr *w = posted->front()) {
-            static_cast<queue_link *>(w)->unlink();
+        while (wr *w = posted->pop())
             static_cast<awaiting_link *>(w)->unlink();
-        }
 }
 
 } // namespace
@@ -108,8 +106,7 @@ void port::dapls_ib_qp_free(qp &q)
     if (q.shared == nullptr || q.recv_cq == nullptr)
         return;
     osd::lock_guard hold(h.library);
-    list<wr, queue_link> &done = q.recv_cq->done;
-    for (wr *w = done.front(); w != nullptr; w = done.after(*w))
+    for (wr *w = q.recv_cq->done.front(); w != nullptr; w = w->next)
         if (w->of == &q)
             w->receiver = nullptr;
 }
@@ -139,8 +136,7 @@ void port::dapls_ib_srq_free(srq &s)
         osd::lock_guard alone(h.library);
         s.low_link::unlink();
         s.offered_link::unlink();
-        while (wr *w = s.receives.front())
-            static_cast<queue_link *>(w)->unlink();
+        s.receives = {};
     }
     h.wait_quiet(&s);
 }
