@@ -277,6 +277,10 @@ private:
     int open_endpoint();
     int post_receives();
     void post_receive(operation &);
+    void post_kept();
+    int send_in_place(fabric_peer to, const void *bytes, std::size_t size, void *handle,
+                      void *cookie) OSD_NOINLINE;
+    bool read_queue(fabric_event &out) OSD_NOINLINE;
     bool take_error(const fi_cq_err_entry &entry, fabric_event &out);
     bool take(const fi_cq_msg_entry &entry, fabric_event &out);
 
@@ -284,11 +288,17 @@ private:
     fabric_traits traits_;
     std::unique_ptr<ofi_objects> own_;
     operation_pool pool_;
+    // These are in `own_`, too; each message needs them.
+    fid_ep *endpoint_ = nullptr;
+    fid_cq *completions_ = nullptr;
+    void *receive_descriptor_ = nullptr;
+    std::size_t inject_size_ = 0;
     operation *unposted_ = nullptr; ///< receives that the provider did not take
     int descriptor_ = -1;
     unsigned shm_peers_ = 0;
-    unsigned found_ = 0;
-    unsigned taken_ = 0;
+    // Completions that were read, from the next one on.
+    const fi_cq_msg_entry *taken_ = entries_;
+    const fi_cq_msg_entry *found_ = entries_;
     fi_cq_msg_entry entries_[batch];
 };
 
@@ -355,9 +365,9 @@ bool ofi_fabric::find(const sockaddr_storage &address)
 
 void ofi_fabric::learn_traits()
 {
-    const std::size_t inject = own_->info->tx_attr->inject_size;
+    inject_size_ = own_->info->tx_attr->inject_size;
     // What a provider injects it copies at once, which is cheapest where that is enough.
-    std::size_t datagram = inject >= 4096 ? inject : largest_datagram;
+    std::size_t datagram = inject_size_ >= 4096 ? inject_size_ : largest_datagram;
     datagram =
         std::min({datagram, own_->info->ep_attr->max_msg_size, std::size_t{largest_datagram}});
     traits_.max_datagram = static_cast<std::uint32_t>(datagram);
@@ -420,6 +430,9 @@ int ofi_fabric::post_receives()
         error != 0)
         return -error;
     own_->receive_region = static_cast<fid_mr *>(handle);
+    endpoint_ = own_->endpoint;
+    completions_ = own_->completions;
+    receive_descriptor_ = fi_mr_desc(own_->receive_region);
     for (std::uint32_t i = 0; i < room; ++i) {
         operation &each = own_->operations[sends + i];
         each.is = operation::kind::receive;
@@ -532,10 +545,16 @@ int ofi_fabric::register_memory(void *address, std::uint64_t length, memory_righ
 int ofi_fabric::send(fabric_peer to, const void *bytes, std::size_t size, void *handle,
                      void *cookie)
 {
-    if (size <= own_->info->tx_attr->inject_size) {
-        const ssize_t result = fi_inject(own_->endpoint, bytes, size, to);
-        return result == 0 ? sent_at_once : error_of(result);
-    }
+    if (size > inject_size_)
+        return send_in_place(to, bytes, size, handle, cookie);
+    const ssize_t result = fi_inject(endpoint_, bytes, size, to);
+    return result == 0 ? sent_at_once : error_of(result);
+}
+
+/// Sends bytes that the provider reads until the operation ends.
+int ofi_fabric::send_in_place(fabric_peer to, const void *bytes, std::size_t size, void *handle,
+                              void *cookie)
+{
     operation *const o = pool_.take(operation::kind::send, cookie);
     if (o == nullptr)
         return EAGAIN;
@@ -592,8 +611,8 @@ void ofi_fabric::cancel(void *cookie)
 /// Posts a receive, or keeps it until the provider takes it.
 void ofi_fabric::post_receive(operation &o)
 {
-    const ssize_t result = fi_recv(own_->endpoint, o.bytes, traits_.max_datagram,
-                                   fi_mr_desc(own_->receive_region), FI_ADDR_UNSPEC, &o.context);
+    const ssize_t result = fi_recv(endpoint_, o.bytes, traits_.max_datagram, receive_descriptor_,
+                                   FI_ADDR_UNSPEC, &o.context);
     if (result == 0)
         return;
     o.next = unposted_;
@@ -611,7 +630,6 @@ bool ofi_fabric::take(const fi_cq_msg_entry &entry, fabric_event &out)
         out = pool_.end(*o, 0);
         return true;
     }
-    out = {};
     out.what = fabric_event::kind::arrived;
     out.bytes = o->bytes;
     out.size = entry.len;
@@ -635,27 +653,44 @@ bool ofi_fabric::take_error(const fi_cq_err_entry &entry, fabric_event &out)
 
 bool ofi_fabric::next(fabric_event &out)
 {
+    while (taken_ != found_)
+        if (take(*taken_++, out))
+            return true;
+    return read_queue(out);
+}
+
+/// Posts receives again that the provider did not take.
+void ofi_fabric::post_kept()
+{
     while (operation *const o = unposted_) {
         unposted_ = o->next;
         post_receive(*o);
         if (unposted_ == o)
-            break;
+            return;
     }
+}
+
+/// Takes the next event where none of those that were read is left.
+bool ofi_fabric::read_queue(fabric_event &out)
+{
+    post_kept();
     for (;;) {
-        while (taken_ != found_)
-            if (take(entries_[taken_++], out))
-                return true;
-        const ssize_t count = fi_cq_read(own_->completions, entries_, batch);
-        if (fi_cq_err_entry error{};
-            count == -FI_EAVAIL && fi_cq_readerr(own_->completions, &error, 0) == 1) {
-            if (take_error(error, out))
-                return true;
-            continue;
+        const ssize_t count = fi_cq_read(completions_, entries_, batch);
+        if (count == -FI_EAVAIL) {
+            fi_cq_err_entry error{};
+            if (fi_cq_readerr(completions_, &error, 0) == 1) {
+                if (take_error(error, out))
+                    return true;
+                continue;
+            }
         }
-        taken_ = 0;
-        found_ = count > 0 ? static_cast<unsigned>(count) : 0;
-        if (found_ == 0)
+        if (count <= 0)
             return false;
+        taken_ = entries_;
+        found_ = entries_ + count;
+        while (taken_ != found_)
+            if (take(*taken_++, out))
+                return true;
     }
 }
 
