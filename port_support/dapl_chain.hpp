@@ -24,6 +24,8 @@ public:
             head_ = item->next;
         return item;
     }
+    /// Pops where there is an element.
+    void drop() { head_ = head_->next; }
 
     /// Inserts in order: before the first element for which before(item, element).
     template <class Before>

@@ -130,18 +130,11 @@ inline void write_header(std::uint8_t *out, const packet_header &h)
     w.put(std::uint32_t{h.round});
 }
 
-/// Returns false for other bytes than a packet of this layer.
-[[nodiscard]] inline bool read_header(const std::uint8_t *bytes, std::size_t size, packet_header &h)
+/// Reads all but the first four bytes.
+inline void read_rest(const std::uint8_t *bytes, packet_header &h)
 {
-    if (size < packet_header::size || bytes[0] != packet_header::magic || bytes[3] != 0)
-        return false;
-    packet_reader r(bytes + 1);
-    std::uint8_t kind = 0;
-    std::uint8_t unused = 0;
+    packet_reader r(bytes + 4);
     std::uint32_t round = 0;
-    r.get(kind);
-    r.get(h.flags);
-    r.get(unused);
     r.get(h.to);
     r.get(h.tag);
     r.get(h.psn);
@@ -153,9 +146,38 @@ inline void write_header(std::uint8_t *out, const packet_header &h)
     r.get(h.address);
     r.get(h.immediate);
     r.get(round);
-    h.kind = static_cast<packet_kind>(kind);
     h.round = static_cast<std::uint16_t>(round);
-    return kind != 0 && kind <= static_cast<std::uint8_t>(last_kind);
+}
+
+/// Returns false for other bytes than a packet of this layer.
+[[nodiscard]] inline bool read_header(const std::uint8_t *bytes, std::size_t size, packet_header &h)
+{
+    if (size < packet_header::size || bytes[0] != packet_header::magic || bytes[1] == 0 ||
+        bytes[1] > static_cast<std::uint8_t>(last_kind) || bytes[3] != 0)
+        return false;
+    h.kind = static_cast<packet_kind>(bytes[1]);
+    h.flags = bytes[2];
+    read_rest(bytes, h);
+    return true;
+}
+
+/// Returns false for other bytes than the last part of a message.
+[[nodiscard]] inline bool read_last_part(const std::uint8_t *bytes, std::size_t size,
+                                         packet_header &h)
+{
+    constexpr std::uint32_t expected = packet_header::magic |
+                                       static_cast<std::uint32_t>(packet_kind::send) << 8 |
+                                       std::uint32_t{flag_last} << 16;
+    std::uint32_t begin = 0;
+    if (size < packet_header::size)
+        return false;
+    packet_reader(bytes).get(begin);
+    if (begin != expected)
+        return false;
+    h.kind = packet_kind::send;
+    h.flags = flag_last;
+    read_rest(bytes, h);
+    return true;
 }
 
 /// The header of a grant is followed by this.

@@ -23,17 +23,18 @@ constexpr int burst = 16;
 
 // ------------------------------------------------------------------------------------- datagrams
 
-/// Gives a pair no more buffers than it leaves to others, whose peers may be well where its peer
-/// takes nothing.
-pair_buffer *take_buffer(hca &h, const qp &q) OSD_REQUIRES(h.library)
+/// The buffer for the next datagram. A pair has no more buffers than it leaves to others, whose
+/// peers may be well where its peer takes nothing.
+pair_buffer *next_buffer(hca &h, const qp &q) OSD_REQUIRES(h.library)
 {
-    return q.data.in_flight < h.buffers.left() ? h.buffers.take() : nullptr;
+    return q.data.in_flight < h.buffers.left() ? h.buffers.first() : nullptr;
 }
 
-/// A datagram that is made and sent with the lock held: this the compiler cannot check.
+/// A datagram that is made and sent with the lock held: this the compiler cannot check. Its buffer
+/// is taken when the device has it in flight.
 class outgoing {
 public:
-    outgoing(hca &h, qp &q) OSD_UNCHECKED : h_(h), q_(q), buffer_(take_buffer(h, q)) {}
+    outgoing(hca &h, qp &q) OSD_UNCHECKED : h_(h), q_(q), buffer_(next_buffer(h, q)) {}
     outgoing(const outgoing &) = delete;
     outgoing &operator=(const outgoing &) = delete;
 
@@ -50,24 +51,24 @@ public:
         write_header(buffer_->bytes, header);
         return transmit(packet_header::size + payload);
     }
-    void drop() OSD_UNCHECKED { h_.buffers.give(*buffer_); }
 
 private:
-    step transmit(std::size_t size) OSD_UNCHECKED
+    OSD_ALWAYS_INLINE step transmit(std::size_t size) OSD_UNCHECKED
     {
         connection_data &c = q_.data;
         const int error =
             h_.device->send(c.peer->number, buffer_->bytes, size, h_.memory_handle, buffer_);
-        if (error == 0)
-            buffer_->of = &q_;
-        else
-            drop();
         if (error > 0)
             return refused(error);
-        c.in_flight += error == 0;
+        if (error == 0) {
+            h_.buffers.take()->of = &q_;
+            ++c.in_flight;
+        }
         c.stalled_ns = 0;
-        c.unacknowledged = 0;
-        q_.owing_link::unlink();
+        if (c.unacknowledged != 0) {
+            c.unacknowledged = 0;
+            q_.owing_link::unlink();
+        }
         return step::sent;
     }
     step refused(int error) OSD_UNCHECKED
@@ -154,7 +155,7 @@ void whole(qp &q, wr &w)
 void ask(qp &q, wr &w)
 {
     connection_data &c = q.data;
-    c.has_asked = true;
+    c.set(state::has_asked, true);
     w.state = progress::asked;
     w.by_access = true;
     w.id = c.next_id++;
@@ -259,7 +260,6 @@ step send_request(hca &h, qp &q, std::uint32_t psn) OSD_REQUIRES(h.library)
     if (what.kind == packet_kind::send || what.kind == packet_kind::write) {
         size = std::min(c.payload, w.total - what.offset);
         if (!gather(h, q, w, what.offset, size, out.payload())) {
-            out.drop();
             h.fail_request(q, w, DAT_DTO_ERR_LOCAL_PROTECTION);
             return step::failed;
         }
@@ -288,7 +288,6 @@ step send_response(hca &h, qp &q) OSD_REQUIRES(h.library)
     const bool open = size == 0 || (h.regions.find(r.key, of) && of.covers(q.domain, from, size) &&
                                     (of.rights & DAT_MEM_PRIV_REMOTE_READ_FLAG) != 0);
     if (!open || !h.copy.read(out.payload(), from, size)) {
-        out.drop();
         h.refuse(q, failure::access, r.id, 0);
         return step::failed;
     }
@@ -322,7 +321,6 @@ step send_answer(hca &h, qp &q) OSD_REQUIRES(h.library)
     std::size_t size = 0;
     if (const grant_slot *granted = h.grants.find(a.grant); a.kind == packet_kind::grant) {
         if (granted == nullptr) { // the memory has gone since
-            out.drop();
             h.refuse(q, failure::access, a.id, 0);
             return step::failed;
         }
@@ -346,13 +344,13 @@ step send_ends(hca &h, qp &q) OSD_REQUIRES(h.library)
 {
     connection_data &c = q.data;
     packet_header header;
-    if (c.owes_resume) {
+    if (c.is(state::owes_resume)) {
         header.kind = packet_kind::resume;
         header.round = c.round_in;
         header.psn = c.expected;
         const step done = send_bare(h, q, header);
         if (done == step::sent)
-            c.owes_resume = false;
+            c.set(state::owes_resume, false);
         return done;
     }
     header.kind = packet_kind::terminate;
@@ -361,7 +359,7 @@ step send_ends(hca &h, qp &q) OSD_REQUIRES(h.library)
     header.immediate = static_cast<std::uint32_t>(c.terminate_with);
     const step done = send_bare(h, q, header);
     if (done == step::sent)
-        c.owes_terminate = false;
+        c.set(state::owes_terminate, false);
     return done;
 }
 
@@ -370,9 +368,9 @@ step send_next(hca &h, qp &q, bool &any) OSD_REQUIRES(h.library)
 {
     connection_data &c = q.data;
     any = true;
-    if (c.owes_resume || c.owes_terminate)
+    if (c.is(state::owes_resume) || c.is(state::owes_terminate))
         return send_ends(h, q);
-    any = !c.refusing;
+    any = !c.is(state::refusing);
     if (!any)
         return step::sent;
     if (c.answers != 0)
@@ -473,7 +471,7 @@ bool continue_accesses(hca &h, qp &q) OSD_REQUIRES(h.library)
 void types::hca::pump(qp &q)
 {
     connection_data &c = q.data;
-    if (!c.up || c.ended)
+    if (!c.is(state::up) || c.is(state::ended))
         return;
     bool blocked = !q.awaiting.empty() && !continue_accesses(*this, q);
     int sent = 0;
@@ -515,21 +513,21 @@ bool types::hca::acknowledge(qp &q)
 
 namespace {
 
-/// Sends a message of one packet, before which nothing of its pair has to be sent; false where it
-/// has to wait, and for what pump() reports.
-bool send_at_once(hca &h, qp &q, wr &w) OSD_REQUIRES(h.library)
+/// Sends a message of one packet and one segment, before which nothing of its pair has to be sent;
+/// false where it has to wait, and for what pump() reports.
+OSD_ALWAYS_INLINE bool send_at_once(hca &h, qp &q, wr &w, bool copies) OSD_REQUIRES(h.library)
 {
     connection_data &c = q.data;
-    if (w.operation != opcode::send || w.total > c.payload || w.fence || !is_quiet(c) ||
-        c.next_psn - c.acked == window || c.refusing || c.failed_request != nullptr || !c.up)
+    if (!c.is_up_without(state::delays_sends) || !has_sent_all(c) || w.operation != opcode::send ||
+        w.total > c.payload || w.fence || c.next_psn - c.acked == window ||
+        c.failed_request != nullptr)
         return false;
     outgoing out(h, q);
     if (!out)
         return false;
-    if (!gather(h, q, w, 0, w.total, out.payload())) {
-        out.drop();
+    if (!copies || w.total > most_copied || !is_one_piece(h, q, w, w.total, 0, c.sent_from) ||
+        !h.copy.read(out.payload(), w.local[0].virtual_address, w.total, true))
         return false;
-    }
     packet_header header;
     header.kind = packet_kind::send;
     header.flags = flag_last;
@@ -538,7 +536,6 @@ bool send_at_once(hca &h, qp &q, wr &w) OSD_REQUIRES(h.library)
     header.total = w.total;
     if (out.send(header, w.total) != step::sent)
         return false;
-    w.moved = w.total;
     w.last_psn = c.next_psn;
     w.state = progress::sent;
     add(c, w, packet_kind::send, 0);
@@ -550,19 +547,26 @@ bool send_at_once(hca &h, qp &q, wr &w) OSD_REQUIRES(h.library)
 
 void types::hca::posted(qp &q, wr &w)
 {
-    connection_data &c = q.data;
     q.requests.push(w);
-    if (c.ended)
+    const bool copies = copies_here();
+    if (!send_at_once(*this, q, w, copies))
+        posted_behind(q, w, copies);
+    if (sleeping)
+        look_again();
+}
+
+/// Sends what was posted when its turn comes.
+void types::hca::posted_behind(qp &q, wr &w, bool copies)
+{
+    connection_data &c = q.data;
+    if (c.is(state::ended))
         return finish(w, DAT_DTO_ERR_FLUSHED);
-    if (c.next == nullptr) {
-        posting = copies_here() ? &w : nullptr;
-        if (!send_at_once(*this, q, w)) {
-            c.next = &w;
-            pump(q);
-        }
-        posting = nullptr;
-    }
-    look_again();
+    if (c.next != nullptr)
+        return;
+    c.next = &w;
+    posting = copies ? &w : nullptr;
+    pump(q);
+    posting = nullptr;
 }
 
 /// The peer has granted an access, or has denied it, so that the data go by datagrams.
@@ -664,9 +668,8 @@ namespace {
 
 bool has_finished(const connection_data &c, const wr &w)
 {
-    if (w.is_read)
-        return w.state == progress::finished;
-    return w.state == progress::sent && comes_before(w.last_psn, c.acked);
+    return w.state == progress::sent ? comes_before(w.last_psn, c.acked)
+                                     : w.state == progress::finished;
 }
 
 } // namespace
@@ -676,7 +679,7 @@ void types::hca::complete(qp &q)
 {
     connection_data &c = q.data;
     for (wr *w = q.requests.front(); w != nullptr && has_finished(c, *w); w = q.requests.front())
-        finish(*w, DAT_DTO_SUCCESS);
+        succeed(q.requests, *w);
     if (c.failed_request != nullptr && c.failed_request == q.requests.front())
         lose(q);
 }

@@ -80,9 +80,16 @@ wr *next_receive(hca &h, qp &q) OSD_REQUIRES(h.library)
 outcome fail_receive(hca &h, qp &q, wr &w, DAT_DTO_COMPLETION_STATUS why,
                      const packet_header &header) OSD_REQUIRES(h.library)
 {
-    q.data.receiving = false;
+    q.data.set(state::receiving, false);
     h.finish(w, why);
     return refused(h, q, failure::operation, header);
+}
+
+/// Says whether the consumer's thread that polls a queue of this pair copies the message.
+bool is_plain(const hca &h, const qp &q, const packet_header &header) OSD_REQUIRES(h.library)
+{
+    return h.polling != nullptr && (q.recv_cq == h.polling || q.send_cq == h.polling) &&
+           header.total <= most_copied;
 }
 
 outcome take_message(hca &h, qp &q, const incoming &in) OSD_REQUIRES(h.library)
@@ -94,19 +101,17 @@ outcome take_message(hca &h, qp &q, const incoming &in) OSD_REQUIRES(h.library)
         return outcome::no_receive;
     if (header.offset == 0 && header.total > w->total)
         return fail_receive(h, q, *w, DAT_DTO_ERR_LOCAL_LENGTH, header);
-    const bool follows = header.offset == (c.receiving ? w->moved : 0) &&
+    const bool follows = header.offset == (c.is(state::receiving) ? w->moved : 0) &&
                          in.size <= header.total - std::min(header.offset, header.total) &&
                          header.total <= w->total;
     const bool is_last = (header.flags & flag_last) != 0;
     if (!follows || is_last != (header.offset + in.size == header.total) ||
         (in.size == 0 && header.total != 0))
         return refused(h, q, failure::operation, header);
-    const bool polled = h.polling != nullptr && (q.recv_cq == h.polling || q.send_cq == h.polling);
-    const bool plain = polled && header.total <= most_copied;
-    if (!scatter(h, q, *w, header.offset, in.data, in.size, plain))
+    if (!scatter(h, q, *w, header.offset, in.data, in.size, is_plain(h, q, header)))
         return fail_receive(h, q, *w, DAT_DTO_ERR_LOCAL_PROTECTION, header);
     w->moved = header.offset + in.size;
-    c.receiving = !is_last;
+    c.set(state::receiving, !is_last);
     if (is_last)
         h.finish(*w, DAT_DTO_SUCCESS);
     return outcome::done;
@@ -129,7 +134,8 @@ outcome take_write(hca &h, qp &q, const incoming &in) OSD_REQUIRES(h.library)
 {
     const packet_header &header = in.header;
     const bool is_last = (header.flags & flag_last) != 0;
-    if (q.data.receiving || header.offset > header.total || in.size > header.total - header.offset)
+    if (q.data.is(state::receiving) || header.offset > header.total ||
+        in.size > header.total - header.offset)
         return refused(h, q, failure::operation, header);
     region_entry r;
     if (header.total != 0 && (!is_open(h, q, header, DAT_MEM_PRIV_REMOTE_WRITE_FLAG, r) ||
@@ -234,16 +240,16 @@ void ask_again(hca &h, qp &q) OSD_REQUIRES(h.library)
 {
     connection_data &c = q.data;
     release_held(h, c);
-    c.starved = false;
+    c.set(state::starved, false);
     static_cast<starved_link &>(q).unlink();
     ++c.round_in;
-    c.owes_resume = true;
+    c.set(state::owes_resume, true);
 }
 
 void starve(hca &h, qp &q) OSD_REQUIRES(h.library)
 {
     release_held(h, q.data);
-    q.data.starved = true;
+    q.data.set(state::starved, true);
     if (q.shared != nullptr)
         q.shared->starved.push(q);
 }
@@ -299,7 +305,7 @@ void take_request(hca &h, qp &q, const packet_header &header, const std::uint8_t
                   std::size_t size) OSD_REQUIRES(h.library)
 {
     connection_data &c = q.data;
-    if (c.starved || c.refusing || header.round != c.round_in)
+    if (c.is(state::starved) || c.is(state::refusing) || header.round != c.round_in)
         return;
     if (header.psn != c.expected) {
         if (comes_before(c.expected, header.psn) && header.psn - c.expected < window &&
@@ -401,8 +407,8 @@ void take_release(hca &h, qp *q, const packet_header &header) OSD_REQUIRES(h.lib
     if (header.address != 0)
         return h.grants.remove(header.address, header.tag);
     h.grants.remove_all(header.tag);
-    if (q != nullptr && q->data.up && q->data.tag == header.tag)
-        q->data.refusing = true; // questions that come late get no grant
+    if (q != nullptr && q->data.is(state::up) && q->data.tag == header.tag)
+        q->data.set(state::refusing, true); // questions that come late get no grant
 }
 
 void take_answer(hca &h, qp &q, const incoming &in) OSD_REQUIRES(h.library)
@@ -422,17 +428,66 @@ void take_answer(hca &h, qp &q, const incoming &in) OSD_REQUIRES(h.library)
     }
 }
 
+/// Says whether a packet is one of the connection that the pair has now.
+bool belongs(const packet_header &header, const qp *q)
+{
+    return q != nullptr && q->data.is_up_without(state::ended) && q->data.tag == header.tag;
+}
+
+/// Takes a message of one packet whose turn it is and for which a receive of one segment waits.
+/// False where it is another packet; then nothing was done.
+OSD_ALWAYS_INLINE bool take_whole_message(hca &h, const std::uint8_t *bytes, std::size_t size)
+    OSD_REQUIRES(h.library)
+{
+    packet_header header;
+    if (!read_last_part(bytes, size, header))
+        return false;
+    qp *const q = h.pairs.find(header.to);
+    if (q == nullptr || q->data.tag != header.tag || !q->data.is_up_without(state::delays_receives))
+        return false;
+    connection_data &c = q->data;
+    const auto length = static_cast<std::uint32_t>(size - packet_header::size);
+    if (c.held != nullptr || header.psn != c.expected || header.round != c.round_in ||
+        header.offset != 0 || header.total != length)
+        return false;
+    wr *const w = q->receives.front();
+    if (w == nullptr || length > w->total ||
+        !is_one_piece(h, *q, *w, length, DAT_MEM_PRIV_LOCAL_WRITE_FLAG, c.received_in) ||
+        !h.copy.write(w->local[0].virtual_address, bytes + packet_header::size, length,
+                      is_plain(h, *q, header)))
+        return false;
+    const bool frees_window = comes_before(c.acked, header.ack);
+    if (frees_window)
+        h.acknowledged(*q, header.ack);
+    w->moved = length;
+    h.succeed(q->receives, *w);
+    ++c.expected;
+    owe_acknowledgement(h, *q);
+    if (c.unacknowledged >= acknowledge_every)
+        h.flush_acknowledgements();
+    if (frees_window && (!is_quiet(c) || !q->awaiting.empty()))
+        h.pump(*q);
+    return true;
+}
+
 } // namespace
 
 void types::hca::arrived(const std::uint8_t *bytes, std::size_t size)
 {
+    if (size <= traits.max_datagram && !take_whole_message(*this, bytes, size))
+        arrived_unusual(bytes, size);
+}
+
+/// Takes any packet.
+void types::hca::arrived_unusual(const std::uint8_t *bytes, std::size_t size)
+{
     packet_header header;
-    if (size > traits.max_datagram || !read_header(bytes, size, header))
+    if (!read_header(bytes, size, header))
         return;
     qp *const q = pairs.find(header.to);
     if (header.kind == packet_kind::release)
         return take_release(*this, q, header);
-    if (q == nullptr || !q->data.up || q->data.ended || q->data.tag != header.tag)
+    if (!belongs(header, q))
         return;
     acknowledged(*q, header.ack);
     if (header.is_sequenced())
@@ -467,10 +522,10 @@ void types::hca::offer_receives(srq &s)
 void types::hca::refuse(qp &q, failure why, std::uint32_t id, std::uint32_t psn)
 {
     connection_data &c = q.data;
-    if (c.refusing)
+    if (c.is(state::refusing))
         return;
-    c.refusing = true;
-    c.owes_terminate = true;
+    c.set(state::refusing, true);
+    c.set(state::owes_terminate, true);
     c.terminate_id = id;
     c.terminate_psn = psn;
     c.terminate_with = why;

@@ -64,6 +64,8 @@ public:
         }
         return slot;
     }
+    /// The slot that take() would take.
+    Slot *first() const { return static_cast<Slot *>(free_); }
     void give(Slot &slot)
     {
         --taken_;

@@ -103,7 +103,7 @@ bool types::hca::bring_up(tcp_connection &connection, const tcp_cm_address &peer
     c.reads_out = std::clamp(std::min(q.max_reads_out, who.reads), 1u, max_reads);
     c.payload = std::min(traits.max_datagram, who.max_datagram) -
                 static_cast<std::uint32_t>(packet_header::size);
-    c.up = true;
+    c.set(state::up, true);
     pump(q);
     look_again();
     return true;
@@ -182,10 +182,10 @@ void types::hca::end_accesses(qp &q)
     bool accesses_peer = false;
     {
         osd::lock_guard hold(library);
-        if (c.up)
+        if (c.is(state::up))
             grants.connection_ended(c.tag, osd::now_ns());
-        accesses_peer = c.up && c.has_asked;
-        c.up = false; // what consumers post from here on is flushed behind the rest
+        accesses_peer = c.is(state::up) && c.is(state::has_asked);
+        c.set(state::up, false); // what consumers post from here on is flushed behind the rest
         if (accesses_peer)
             cancel_accesses(*this, q);
     }
@@ -203,14 +203,14 @@ void types::hca::tear_down(tcp_connection &connection)
     connection_data &c = q.data;
     {
         osd::lock_guard hold(library);
-        for (unsigned round = 0; c.up && round < 64 && take_events(); ++round) {
+        for (unsigned round = 0; c.is(state::up) && round < 64 && take_events(); ++round) {
         }
     }
     end_accesses(q);
     osd::lock_guard hold(library);
     detach(q);
     if (q.phase() != connection_phase::idle)
-        c.ended = true;
+        c.set(state::ended, true);
     flush(*this, q);
 }
 

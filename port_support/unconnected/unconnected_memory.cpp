@@ -70,6 +70,17 @@ void abandon(hca &h, mr &memory) OSD_REQUIRES(h.library)
 
 } // namespace
 
+/// Finds the region of this key, if it is one of the pair's domain with this right.
+bool types::hca::find_recent(const qp &q, std::uint32_t key, std::uint32_t right,
+                             recent_region &out)
+{
+    region_entry r;
+    if (!regions.find(key, r) || r.domain != q.domain || (r.rights & right) != right)
+        return false;
+    out = {key, removals, r.address, r.length};
+    return true;
+}
+
 status port::dapls_ib_pd_alloc(hca &h, pd &zone)
 {
     zone.of = &h;
@@ -111,6 +122,7 @@ void port::dapls_ib_mr_deregister(mr &memory)
     {
         osd::lock_guard hold(h.library);
         (void)h.regions.remove(memory.key);
+        ++h.removals;
     }
     const std::int64_t until = osd::now_ns() + longest_wait_ns;
     bool unused = is_unused(h, memory);

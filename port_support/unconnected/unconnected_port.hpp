@@ -184,16 +184,48 @@ struct held_packet {
     std::uint8_t *bytes = nullptr;
 };
 
+/// The region that a queue of a pair used last, so that the next message, which is mostly in the
+/// same one, needs no search. It is good while no region was removed.
+struct recent_region {
+    std::uint32_t key = 0;
+    std::uint32_t removals = 0;
+    std::uint64_t address = 0;
+    std::uint64_t length = 0;
+
+    bool covers(std::uint64_t from, std::uint64_t size) const
+    {
+        return size <= length && from - address <= length - size;
+    }
+};
+
+/// States of a connection, several at once. A new one has none.
+namespace state {
+enum bit : unsigned {
+    up = 1,       ///< the peer is known
+    ended = 2,    ///< posted operations are flushed
+    refusing = 4, ///< a request of the peer has failed: it will end the connection
+    owes_resume = 8,
+    owes_terminate = 16,
+    has_asked = 32,  ///< for grants, which the peer may hold
+    starved = 64,    ///< waits for a receive, and drops requests
+    receiving = 128, ///< the first receive has a part of a message
+};
+/// States in which no message is sent by its post.
+inline constexpr unsigned delays_sends = ended | refusing | owes_resume | owes_terminate;
+/// States in which no message is taken in one step.
+inline constexpr unsigned delays_receives = ended | refusing | starved | receiving;
+} // namespace state
+
 /// What a connection knows. A new one begins with a new tag.
 struct connection_data {
-    bool up = false;       ///< the peer is known
-    bool ended = false;    ///< posted operations are flushed
-    bool refusing = false; ///< a request of the peer has failed: it will end the connection
-    bool owes_resume = false;
-    bool owes_terminate = false;
-    bool has_asked = false; ///< for grants, which the peer may hold
-    bool starved = false;   ///< waits for a receive, and drops requests
-    bool receiving = false; ///< the first receive has a part of a message
+    unsigned states = 0; ///< several state::bit
+    bool is(state::bit which) const { return (states & which) != 0; }
+    void set(state::bit which, bool on) { states = on ? states | which : states & ~which; }
+    /// Whether it is up, and in none of these states.
+    bool is_up_without(unsigned others) const
+    {
+        return (states & (others | state::up)) == state::up;
+    }
 
     known_peer *peer = nullptr; ///< counts this connection
     std::uint32_t peer_pair = 0;
@@ -201,6 +233,8 @@ struct connection_data {
     std::uint64_t tag = 0;
     std::uint32_t reads_out = 1;
     std::uint32_t payload = 0; ///< bytes of data in a datagram
+    recent_region sent_from;
+    recent_region received_in;
 
     // Members for packets that go out.
     types::wr *next = nullptr; ///< first request without its last packet
@@ -260,11 +294,16 @@ inline bool each_piece(const port_support::key_table<region_entry> &regions,
     return size == 0;
 }
 
+/// Whether all requests were sent, and all that the peer has asked for.
+inline bool has_sent_all(const connection_data &c)
+{
+    return c.next == nullptr && c.to_send == c.next_psn && (c.answers | c.responses) == 0;
+}
+
 /// Whether nothing is to be sent for this connection.
 inline bool is_quiet(const connection_data &c)
 {
-    return c.next == nullptr && c.to_send == c.next_psn && c.answers == 0 && c.responses == 0 &&
-           !c.owes_resume && !c.owes_terminate;
+    return (c.states & (state::owes_resume | state::owes_terminate)) == 0 && has_sent_all(c);
 }
 
 struct types::qp : tcp_connection, failed_link, ready_link, owing_link, starved_link, ending_link {
@@ -403,6 +442,10 @@ struct types::hca : connection_service, tcp_cm_user {
     bool take_events(const cq *wanted = nullptr) OSD_REQUIRES(library);
     void poll_for(const cq &) OSD_REQUIRES(library);
     void finish(wr &, DAT_DTO_COMPLETION_STATUS) OSD_REQUIRES(library);
+    void succeed(fifo<wr> &of, wr &oldest) OSD_REQUIRES(library);
+    void call_soon(cq &) OSD_REQUIRES(library);
+    bool find_recent(const qp &, std::uint32_t key, std::uint32_t right, recent_region &)
+        OSD_REQUIRES(library);
     void lose(qp &) OSD_REQUIRES(library);
     void call_soon(srq &) OSD_REQUIRES(library);
     void look_again() OSD_REQUIRES(library);
@@ -422,6 +465,7 @@ struct types::hca : connection_service, tcp_cm_user {
     // Requests and answers that are sent: requester.cpp
     bool acknowledge(qp &) OSD_REQUIRES(library);
     void posted(qp &, wr &) OSD_REQUIRES(library);
+    void posted_behind(qp &, wr &, bool copies) OSD_REQUIRES(library);
     void pump(qp &) OSD_REQUIRES(library);
     void granted(qp &, wr &) OSD_REQUIRES(library);
     void ended(pair_access &, int error) OSD_REQUIRES(library);
@@ -434,6 +478,7 @@ struct types::hca : connection_service, tcp_cm_user {
 
     // Datagrams that have come: responder.cpp
     void arrived(const std::uint8_t *bytes, std::size_t size) OSD_REQUIRES(library);
+    void arrived_unusual(const std::uint8_t *bytes, std::size_t size) OSD_REQUIRES(library);
     void receives_came(qp &) OSD_REQUIRES(library);
     void offer_receives(srq &) OSD_REQUIRES(library);
     void refuse(qp &, failure, std::uint32_t id, std::uint32_t psn) OSD_REQUIRES(library);
@@ -450,6 +495,7 @@ struct types::hca : connection_service, tcp_cm_user {
     fabric_name name_on_fabric;
     guarded_copy copy;
     port_support::key_table<region_entry> regions;
+    std::uint32_t removals OSD_GUARDED_BY(library) = 0; ///< of regions
     pair_table pairs OSD_GUARDED_BY(library);
     peer_table peers OSD_GUARDED_BY(library);
     grant_table grants OSD_GUARDED_BY(library);
@@ -486,6 +532,33 @@ using cq = types::cq;
 using qp = types::qp;
 using wr = types::wr;
 using srq = types::srq;
+
+/// Finishes the oldest operation of a queue, which has done what it was posted for.
+OSD_ALWAYS_INLINE void hca::succeed(fifo<wr> &of, wr &oldest)
+{
+    of.drop();
+    cq &c = *oldest.reported_to;
+    oldest.result = DAT_DTO_SUCCESS;
+    if (oldest.silent)
+        return;
+    c.done.push(oldest);
+    if (c.armed)
+        call_soon(c);
+}
+
+/// Says whether all these bytes are the first of the only segment, which the consumer has
+/// registered with this right. `recent` is the region that was found for this right last. False
+/// where each_piece() has to look.
+OSD_ALWAYS_INLINE bool is_one_piece(hca &h, const qp &q, const wr &w, std::uint32_t size,
+                                    std::uint32_t right, recent_region &recent)
+    OSD_REQUIRES(h.library)
+{
+    const DAT_LMR_TRIPLET &only = w.local[0];
+    return w.segments == 1 && size <= only.segment_length &&
+           ((recent.key == only.lmr_context && recent.removals == h.removals) ||
+            h.find_recent(q, only.lmr_context, right, recent)) &&
+           recent.covers(only.virtual_address, size);
+}
 
 /// The operations of the contract. A port inherits them.
 struct port : dapls_ib<types> {
@@ -588,9 +661,9 @@ struct port : dapls_ib<types> {
         hca &h = *q.of;
         osd::lock_guard hold(h.library);
         q.receives.push(w);
-        if (q.data.ended)
+        if (q.data.is(state::ended))
             h.finish(w, DAT_DTO_ERR_FLUSHED);
-        else if (q.data.starved)
+        else if (q.data.is(state::starved))
             h.receives_came(q);
         return success;
     }

@@ -26,13 +26,9 @@ constexpr std::int64_t awaited_pause_ns = 500'000; ///< longest, where a consume
 constexpr std::int64_t polled_pause_ns = 4'000'000;
 constexpr unsigned most_skipped = 4; ///< pauses without a look at the device
 
-void take(hca &h, const fabric_event &event) OSD_REQUIRES(h.library)
+/// Takes the end of a send or an access.
+void take_end(hca &h, const fabric_event &event) OSD_REQUIRES(h.library)
 {
-    if (event.what == fabric_event::kind::arrived) {
-        h.arrived(event.bytes, event.size);
-        h.device->give_back(event.buffer);
-        return;
-    }
     auto *const what = static_cast<in_flight<qp> *>(event.cookie);
     if (what->is_access)
         return h.ended(static_cast<pair_access &>(*what), event.error);
@@ -75,12 +71,18 @@ bool types::hca::take_events(const cq *wanted)
     fabric_event found;
     unsigned taken = 0;
     bool all = false;
+    fabric &from = *device;
     while (taken < batch && (wanted == nullptr || wanted->done.empty())) {
-        all = !device->next(found);
+        all = !from.next(found);
         if (all)
             break;
-        take(*this, found);
         ++taken;
+        if (found.what == fabric_event::kind::arrived) {
+            arrived(found.bytes, found.size);
+            from.give_back(found.buffer);
+        } else {
+            take_end(*this, found);
+        }
     }
     if (!ready.empty())
         pump_ready(*this);
@@ -114,27 +116,32 @@ void types::hca::flush_acknowledgements()
     }
 }
 
-/// Finishes a posted operation. The service thread makes the callback that was asked for.
+/// Finishes a posted operation.
 void types::hca::finish(wr &w, DAT_DTO_COMPLETION_STATUS result)
 {
     qp &q = *w.of;
     cq &c = *w.reported_to;
-    (void)(w.operation == opcode::receive ? q.receives : q.requests).pop(); // it is the oldest
+    (w.operation == opcode::receive ? q.receives : q.requests).drop(); // it is the oldest
     static_cast<awaiting_link &>(w).unlink();
     if (q.data.next == &w)
         q.data.next = nullptr;
     w.result = result;
-    if (result != DAT_DTO_SUCCESS && result != DAT_DTO_ERR_FLUSHED && !q.data.refusing)
+    if (result != DAT_DTO_SUCCESS && result != DAT_DTO_ERR_FLUSHED && !q.data.is(state::refusing))
         lose(q);
     if (result != DAT_DTO_SUCCESS || !w.silent)
         c.done.push(w);
-    if (c.armed && !c.done.empty()) {
-        c.armed = false;
-        --armed;
-        if (c.is_unlinked())
-            called.push(c);
-        tell();
-    }
+    if (c.armed && !c.done.empty())
+        call_soon(c);
+}
+
+/// The service thread makes the callback that was asked for.
+void types::hca::call_soon(cq &c)
+{
+    c.armed = false;
+    --armed;
+    if (c.is_unlinked())
+        called.push(c);
+    tell();
 }
 
 /// The service thread tells the common layer what is in the lists for that.

@@ -22,7 +22,7 @@ namespace {
 bool is_starved(end &which)
 {
     osd::lock_guard hold(which.of.device.library);
-    return which.pair.data.starved;
+    return which.pair.data.is(state::starved);
 }
 
 bool is_asleep(host &at)
@@ -339,6 +339,118 @@ TEST_SUITE("unconnected")
             got = b.wait();
         CHECK(got.status == DAT_DTO_SUCCESS);
         CHECK(std::equal(before.begin() + 64, before.end(), b.memory.begin() + 64));
+    }
+
+    TEST_CASE_FIXTURE(connected_ends, "one changed field of a header makes another packet")
+    {
+        net().records = true;
+        to.receive(0, 64);
+        from.request(opcode::send, 0, 64);
+        REQUIRE(b.wait().status == DAT_DTO_SUCCESS);
+        datagram due;
+        {
+            std::lock_guard hold(net().lock);
+            due = net().recorded.front();
+        }
+        due[16] = 1; // the next number
+        due[packet_header::size] = 77;
+        to.receive(0, 128);
+        const auto changed = [&](std::size_t at, std::uint8_t by) {
+            datagram bytes = due;
+            bytes[at] = static_cast<std::uint8_t>(bytes[at] ^ by);
+            return bytes;
+        };
+        // Magic number, kind, unused, queue pair, both ends of the tag, number, round.
+        for (const auto &[at, by] : std::vector<std::pair<std::size_t, std::uint8_t>>{{0, 1},
+                                                                                      {1, 0x80},
+                                                                                      {3, 1},
+                                                                                      {5, 0x80},
+                                                                                      {7, 1},
+                                                                                      {8, 1},
+                                                                                      {15, 0x80},
+                                                                                      {17, 1},
+                                                                                      {52, 1}})
+            net().inject(1, changed(at, by));
+        datagram cut = due;
+        cut.resize(packet_header::size - 1);
+        net().inject(1, cut);
+        CHECK(b.is_empty());
+        CHECK(b.memory[0] == 0);
+        SUBCASE("and the right one is taken")
+        {
+            net().inject(1, due);
+            CHECK(b.wait().wr == to.posted[1].get());
+            CHECK(b.memory[0] == 77);
+        }
+        const auto ends_with = [&](std::size_t at) {
+            net().inject(1, changed(at, 1));
+            CHECK(b.wait().status == DAT_DTO_ERR_FLUSHED);
+            CHECK(b.memory[0] == 0);
+        };
+        SUBCASE("and a wrong length ends the connection")
+        {
+            ends_with(28);
+        }
+        SUBCASE("and a wrong place ends the connection")
+        {
+            ends_with(32);
+        }
+    }
+
+    TEST_CASE_FIXTURE(connected_ends, "messages use no memory that is not registered for them now")
+    {
+        const auto message = [&](std::size_t at) {
+            to.receive(at, 64);
+            from.request(opcode::send, 0, 64);
+            CHECK(b.wait().status == DAT_DTO_SUCCESS);
+        };
+        message(0); // each side knows a region from now on
+        a.memory[0] = 5;
+        SUBCASE("the sender's is gone")
+        {
+            to.receive(0, 64);
+            a.deregister();
+            from.request(opcode::send, 0, 64);
+            while (a.wait().wr != from.posted[1].get()) {
+            }
+            CHECK(to.is(broken));
+        }
+        SUBCASE("the receiver's is gone")
+        {
+            to.receive(0, 64);
+            b.deregister();
+            from.request(opcode::send, 0, 64);
+            CHECK(b.wait().status == DAT_DTO_ERR_LOCAL_PROTECTION);
+        }
+        types::pd other;
+        REQUIRE(api::dapls_ib_pd_alloc(b.device, other).ok());
+        types::mr further;
+        mr_keys keys;
+        const auto receive_in = [&](types::pd &zone, DAT_MEM_PRIV_FLAGS rights, std::size_t size) {
+            REQUIRE(api::dapls_ib_mr_register(zone, further, {b.memory.data(), size, rights}, keys)
+                        .ok());
+            wr &w = to.fresh();
+            w.operation = opcode::receive;
+            DAT_LMR_TRIPLET where = b.local(0, 64);
+            where.lmr_context = keys.local;
+            REQUIRE(api::dapls_ib_post_recv(to.pair, w, 1, &where).ok());
+            from.request(opcode::send, 0, 64);
+            CHECK(b.wait().status == DAT_DTO_ERR_LOCAL_PROTECTION);
+            api::dapls_ib_mr_deregister(further);
+        };
+        SUBCASE("another one must not be written")
+        {
+            receive_in(b.zone, DAT_MEM_PRIV_LOCAL_READ_FLAG, 64);
+        }
+        SUBCASE("another one belongs to another domain")
+        {
+            receive_in(other, all_rights, 64);
+        }
+        SUBCASE("another one is too short")
+        {
+            receive_in(b.zone, all_rights, 63);
+        }
+        CHECK(b.memory[0] == 0);
     }
 
     TEST_CASE("the device opens memory as far as the consumer does, and none of the layer's")
