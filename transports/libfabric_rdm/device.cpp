@@ -270,9 +270,6 @@ public:
     }
 
 private:
-    bool find(const sockaddr_storage &address);
-    int register_region(void *address, std::uint64_t length, std::uint64_t rights, fid_mr *&made);
-    void learn_traits();
     int open_queue();
     int open_endpoint();
     int post_receives();
@@ -348,36 +345,38 @@ fi_info *query(const adapter_params &params, const sockaddr_storage *address, st
 
 /// Asks for as much as the provider may have: an address of this interface, accesses whose end says
 /// that the target sees them, and order.
-bool ofi_fabric::find(const sockaddr_storage &address)
+fi_info *find(const adapter_params &params, const sockaddr_storage &address, bool &with_accesses)
 {
     const sockaddr_storage *const addresses[] = {&address, nullptr};
-    const bool accesses[] = {params_.accesses != 0, false};
+    const bool accesses[] = {params.accesses != 0, false};
     const std::uint64_t orders[] = {FI_ORDER_SAS | FI_ORDER_WAW, FI_ORDER_SAS, 0};
     for (const sockaddr_storage *from : addresses)
         for (const bool with : accesses)
             for (const std::uint64_t order : orders)
-                if ((own_->info = query(params_, from, order, with)) != nullptr) {
-                    traits_.accesses = with;
-                    return true;
+                if (fi_info *const found = query(params, from, order, with)) {
+                    with_accesses = with;
+                    return found;
                 }
-    return false;
+    return nullptr;
 }
 
-void ofi_fabric::learn_traits()
+fabric_traits traits_of(const fi_info &info, bool accesses)
 {
-    inject_size_ = own_->info->tx_attr->inject_size;
+    fabric_traits out;
+    out.accesses = accesses;
     // What a provider injects it copies at once, which is cheapest where that is enough.
-    std::size_t datagram = inject_size_ >= 4096 ? inject_size_ : largest_datagram;
-    datagram =
-        std::min({datagram, own_->info->ep_attr->max_msg_size, std::size_t{largest_datagram}});
-    traits_.max_datagram = static_cast<std::uint32_t>(datagram);
-    const std::size_t depth = std::min(own_->info->tx_attr->size, queue_size);
-    traits_.send_depth = static_cast<std::uint32_t>(std::max<std::size_t>(depth / 2, 8));
-    traits_.ordered = (own_->info->tx_attr->msg_order & FI_ORDER_SAS) != 0;
-    traits_.max_access = static_cast<std::uint32_t>(
-        std::min<std::size_t>(own_->info->ep_attr->max_msg_size, traits_.max_access));
-    traits_.writes_in_order = (own_->info->tx_attr->msg_order & FI_ORDER_WAW) != 0 &&
-                              own_->info->ep_attr->max_order_waw_size >= traits_.max_access;
+    const std::size_t inject = info.tx_attr->inject_size;
+    const std::size_t datagram = inject >= 4096 ? inject : largest_datagram;
+    out.max_datagram = static_cast<std::uint32_t>(
+        std::min({datagram, info.ep_attr->max_msg_size, std::size_t{largest_datagram}}));
+    const std::size_t depth = std::min(info.tx_attr->size, queue_size);
+    out.send_depth = static_cast<std::uint32_t>(std::max<std::size_t>(depth / 2, 8));
+    out.ordered = (info.tx_attr->msg_order & FI_ORDER_SAS) != 0;
+    out.max_access = static_cast<std::uint32_t>(
+        std::min<std::size_t>(info.ep_attr->max_msg_size, out.max_access));
+    out.writes_in_order = (info.tx_attr->msg_order & FI_ORDER_WAW) != 0 &&
+                          info.ep_attr->max_order_waw_size >= out.max_access;
+    return out;
 }
 
 int ofi_fabric::open_queue()
@@ -448,13 +447,16 @@ int ofi_fabric::open(const sockaddr_storage &address, const char *&step)
     own_.reset(new (std::nothrow) ofi_objects);
     if (own_ == nullptr)
         return ENOMEM;
-    if (!find(address))
+    bool accesses = false;
+    own_->info = find(params_, address, accesses);
+    if (own_->info == nullptr)
         return ENODATA;
     own_->info->tx_attr->size = std::min(own_->info->tx_attr->size, queue_size);
     own_->info->rx_attr->size = std::min(own_->info->rx_attr->size, queue_size);
     // Sends say themselves how they complete.
     own_->info->tx_attr->op_flags = 0;
-    learn_traits();
+    traits_ = traits_of(*own_->info, accesses);
+    inject_size_ = own_->info->tx_attr->inject_size;
     step = "fi_fabric";
     int error = fi_fabric(own_->info->fabric_attr, &own_->fabric, nullptr);
     if (error == 0) {
@@ -499,18 +501,17 @@ std::uint64_t ofi_rights(memory_rights rights, bool accesses)
 }
 
 /// Registers under a random key, at which nobody guesses; providers that choose keys ignore it.
-int ofi_fabric::register_region(void *address, std::uint64_t length, std::uint64_t rights,
-                                fid_mr *&made)
+int register_region(const ofi_objects &by, void *address, std::uint64_t length,
+                    std::uint64_t rights, fid_mr *&made)
 {
     constexpr int tries = 64; // enough to find a key that no other region has
-    const std::size_t key_size =
-        std::clamp<std::size_t>(own_->info->domain_attr->mr_key_size, 1, 8);
+    const std::size_t key_size = std::clamp<std::size_t>(by.info->domain_attr->mr_key_size, 1, 8);
     int error = -FI_ENOKEY;
     for (int i = 0; i < tries && error == -FI_ENOKEY; ++i) {
         std::uint64_t key = 0;
         if (getrandom(&key, key_size, GRND_NONBLOCK) != static_cast<ssize_t>(key_size))
             return -FI_EAGAIN;
-        error = fi_mr_reg(own_->domain, address, length, rights, 0, key, 0, &made, nullptr);
+        error = fi_mr_reg(by.domain, address, length, rights, 0, key, 0, &made, nullptr);
     }
     return error;
 }
@@ -519,7 +520,7 @@ int ofi_fabric::register_memory(void *address, std::uint64_t length, memory_righ
                                 void *&handle, fabric_key &key)
 {
     fid_mr *made = nullptr;
-    int error = register_region(address, length, ofi_rights(rights, traits_.accesses), made);
+    int error = register_region(*own_, address, length, ofi_rights(rights, traits_.accesses), made);
     if (error != 0)
         return -error;
     const int mode = own_->info->domain_attr->mr_mode;
