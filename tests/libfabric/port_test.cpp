@@ -22,6 +22,7 @@
 #include <set>
 #include <string>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -433,6 +434,31 @@ TEST_SUITE("adapter")
         REQUIRE(pair.b.recv(text, 4, 7).ok());
         REQUIRE(pair.a.send("abcd", 4, 8).ok());
         CHECK(pair.b.received() == result{7, DAT_DTO_SUCCESS, 4});
+    }
+
+    TEST_CASE("a qualifier is free though a forked child lives on")
+    {
+        node n;
+        door_bell bell(n);
+        const pid_t child = fork();
+        if (child == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            for (;;)
+                pause();
+        }
+        DAT_CONN_QUAL port = bell.port;
+        bell.close();
+        side a(n);
+        REQUIRE(a.connect(n, port, "").ok());
+        CHECK(a.ep.next() == DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
+        transport::listener again;
+        service_point owner;
+        const status listens = transport::dapls_ib_setup_conn_listener(*n.hca, again, owner, port);
+        CHECK(listens.ok());
+        if (listens.ok())
+            transport::dapls_ib_remove_conn_listener(again);
+        kill(child, SIGKILL);
+        waitpid(child, nullptr, 0);
     }
 }
 

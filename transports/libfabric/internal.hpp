@@ -111,6 +111,8 @@ void end_all_silent(hca &device) OSD_REQUIRES(device.lock);
 
 /// Finds the socket below a passive endpoint that listens.
 void find_socket(const passive &listener);
+/// Ends listening there, also where a forked child has a copy of the socket.
+void shut_socket(const passive &listener);
 /// Finds the socket below a request; `hint`: near which descriptor.
 void find_socket(request &r, int &hint);
 /// Finds the socket below a connected queue pair; `hint`: near which descriptor.

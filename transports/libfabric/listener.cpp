@@ -77,6 +77,7 @@ bool close_socket_of(hca &device, passive &p) OSD_REQUIRES(device.lock)
         return false;
     (void)fi_ep_bind(ep, &device.eq->fid, 0); // keeps the event queue from watching the socket any
                                               // longer
+    shut_socket(p);
     fi_close(&ep->fid);
     return true;
 }
@@ -154,6 +155,8 @@ void stop_listening(hca &device, passive &p) OSD_REQUIRES(device.lock)
 
 void discard(hca &device, passive &p) OSD_REQUIRES(device.lock)
 {
+    if (p.listens)
+        shut_socket(p);
     stop_listening(device, p);
     static_cast<all_link &>(p).unlink();
     fi_close(&p.fid->fid);

@@ -45,6 +45,13 @@ void find_socket(const passive &listener)
     bound_reads(fd);
 }
 
+void shut_socket(const passive &listener)
+{
+    const int fd = port_support::find_socket({listener.address, {}}, 0);
+    if (fd >= 0)
+        (void)shutdown(fd, SHUT_RDWR);
+}
+
 void find_socket(request &r, int &hint)
 {
     r.socket = port_support::find_socket({r.from->address, r.source}, hint);
