@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // Checks the ring of posted events in all orders of the steps of a few threads.
 #include "../all_orders.hpp"
-#include "core/posted_ring.hpp"
-#include "fixture.hpp"
+#include "counted_ring.hpp"
 
 #include <algorithm>
+#include <functional>
+#include <memory>
+#include <vector>
 
 using namespace test;
 
@@ -14,32 +16,6 @@ using orders::all_orders;
 using orders::weak_threads;
 using weak_element = orders::plain<int>;
 
-/// A ring as an EVD uses it: the owner's bits count what is there.
-template <class T, class Threads>
-struct counted_ring {
-    using storage = typename posted_ring<T, Threads>::storage;
-
-    explicit counted_ring(std::uint32_t length) { resize(length); }
-
-    bool resize(std::uint32_t length)
-    {
-        storage other;
-        REQUIRE(other.allocate(length));
-        return ring.exchange_storage(other);
-    }
-    bool take(T &element)
-    {
-        if (word.load() == 0)
-            return false;
-        element = ring.front();
-        ring.drop_front();
-        word.fetch_sub(1);
-        return true;
-    }
-
-    event_word<Threads> word{0};
-    posted_ring<T, Threads> ring{word};
-};
 using weak_ring = counted_ring<weak_element, weak_threads>;
 
 /// What the threads of a run did.
@@ -63,167 +39,142 @@ struct record {
     std::vector<bool> posted = std::vector<bool>(10);
 };
 
+/// Threads that use a ring in all orders of their steps.
+struct ring_orders {
+    using steps = std::vector<std::function<void()>>;
+
+    /// Each run begins with a ring of this length, in which `before` may put something, and ends
+    /// with a judgement, which finds in `seen` all that is left. There are at least so many runs.
+    void run(std::uint32_t length, const std::function<void()> &before, const steps &threads,
+             const std::function<bool()> &is_right, unsigned least)
+    {
+        all_orders orders;
+        int wrong = 0;
+        orders.run(
+            [&] {
+                ring = std::make_unique<weak_ring>(length);
+                seen = {};
+                before();
+                return threads;
+            },
+            [&] {
+                seen.take_all(*ring);
+                wrong += is_right() ? 0 : 1;
+            });
+        CHECK_EQ(orders.stuck, 0);
+        CHECK_EQ(orders.races, 0);
+        CHECK_EQ(wrong, 0);
+        CHECK(orders.runs >= least);
+    }
+    bool post(int number, bool marked = false)
+    {
+        return ring->ring.post(weak_element(number), marked);
+    }
+
+    std::unique_ptr<weak_ring> ring;
+    record seen;
+};
+
 } // namespace
 
 TEST_SUITE_BEGIN("posted_orders");
 
-TEST_CASE("who has posted finds its element, also behind one that is being filled")
+TEST_CASE_FIXTURE(ring_orders, "who has posted finds its element, also behind one that is being "
+                               "filled")
 {
-    all_orders orders;
-    std::unique_ptr<weak_ring> r;
-    record seen;
-    int missed = 0;
-    orders.run(
-        [&] {
-            r = std::make_unique<weak_ring>(2);
-            seen = {};
-            return std::vector<std::function<void()>>{
-                [&] { (void)r->ring.post(weak_element(1)); },
-                [&] {
-                    (void)r->ring.post(weak_element(2));
-                    seen.take_all(*r);
-                    missed += seen.place_of(2) == std::ssize(seen.taken) ? 1 : 0;
-                }};
-        },
-        [&] {
-            seen.take_all(*r);
-            missed += seen.taken.size() == 2 && seen.place_of(1) != 2 ? 0 : 1;
-        });
-    CHECK_EQ(orders.stuck, 0);
-    CHECK_EQ(orders.races, 0);
-    CHECK_EQ(missed, 0);
-    CHECK(orders.runs > 50);
+    bool found = false;
+    run(
+        2, [&] { found = false; },
+        {[&] { (void)post(1); },
+         [&] {
+             (void)post(2);
+             seen.take_all(*ring);
+             found = seen.place_of(2) != std::ssize(seen.taken);
+         }},
+        [&] { return found && seen.taken.size() == 2 && seen.place_of(1) != 2; }, 50);
 }
 
-TEST_CASE("two threads post beside one that takes, and a full ring is full")
+TEST_CASE_FIXTURE(ring_orders, "two threads post beside one that takes, and a full ring is full")
 {
-    all_orders orders;
-    std::unique_ptr<weak_ring> r;
-    record seen;
-    int wrong = 0;
-    orders.run(
+    run(
+        2, [&] { (void)post(0); },
+        {[&] {
+             seen.posted[1] = post(1);
+             seen.posted[2] = post(2);
+         },
+         [&] { seen.posted[3] = post(3); }, [&] { seen.take_one(*ring); }},
         [&] {
-            r = std::make_unique<weak_ring>(2);
-            (void)r->ring.post(weak_element(0));
-            seen = {};
-            return std::vector<std::function<void()>>{
-                [&] {
-                    seen.posted[1] = r->ring.post(weak_element(1));
-                    seen.posted[2] = r->ring.post(weak_element(2));
-                },
-                [&] { seen.posted[3] = r->ring.post(weak_element(3)); },
-                [&] { seen.take_one(*r); }};
-        },
-        [&] {
-            seen.take_all(*r);
             const int posted = seen.posted[1] + seen.posted[2] + seen.posted[3];
-            wrong += std::ssize(seen.taken) == posted + 1 && seen.taken[0] == 0 ? 0 : 1;
-            wrong += posted >= 1 && posted <= 2 && (seen.posted[1] || seen.posted[3]) ? 0 : 1;
-            wrong += !seen.posted[1] || seen.place_of(1) <= seen.place_of(2) ? 0 : 1;
-        });
-    CHECK_EQ(orders.stuck, 0);
-    CHECK_EQ(orders.races, 0);
-    CHECK_EQ(wrong, 0);
-    CHECK(orders.runs > 1000);
+            return std::ssize(seen.taken) == posted + 1 && seen.taken[0] == 0 && posted >= 1 &&
+                   posted <= 2 && (seen.posted[1] || seen.posted[3]) &&
+                   (!seen.posted[1] || seen.place_of(1) <= seen.place_of(2));
+        },
+        1000);
 }
 
-TEST_CASE("a post before a resize or after it, so that never more is there than fits")
+TEST_CASE_FIXTURE(ring_orders, "a post before a resize or after it, so that never more is there "
+                               "than fits")
 {
-    all_orders orders;
-    std::unique_ptr<weak_ring> r;
-    record seen;
     bool longer = false;
     bool shorter = false;
-    int wrong = 0;
-    orders.run(
+    run(
+        3,
         [&] {
-            r = std::make_unique<weak_ring>(3);
-            (void)r->ring.post(weak_element(0));
-            (void)r->ring.post(weak_element(1));
-            seen = {};
-            return std::vector<std::function<void()>>{
-                [&] { seen.posted[2] = r->ring.post(weak_element(2)); },
-                [&] {
-                    longer = r->resize(4);
-                    shorter = r->resize(2);
-                }};
+            (void)post(0);
+            (void)post(1);
         },
+        {[&] { seen.posted[2] = post(2); },
+         [&] {
+             longer = ring->resize(4);
+             shorter = ring->resize(2);
+         }},
         [&] {
-            wrong += longer && shorter != seen.posted[2] ? 0 : 1;
-            seen.take_all(*r);
-            wrong += std::ssize(seen.taken) == 2 + seen.posted[2] ? 0 : 1;
-            wrong += std::is_sorted(seen.taken.begin(), seen.taken.end()) ? 0 : 1;
-        });
-    CHECK_EQ(orders.stuck, 0);
-    CHECK_EQ(orders.races, 0);
-    CHECK_EQ(wrong, 0);
-    CHECK(orders.runs > 100);
+            return longer && shorter != seen.posted[2] &&
+                   std::ssize(seen.taken) == 2 + seen.posted[2] &&
+                   std::is_sorted(seen.taken.begin(), seen.taken.end());
+        },
+        100);
 }
 
-TEST_CASE("a resize that is refused lets no post find the ring full")
+TEST_CASE_FIXTURE(ring_orders, "a resize that is refused lets no post find the ring full")
 {
-    all_orders orders;
-    std::unique_ptr<weak_ring> r;
-    record seen;
-    int wrong = 0;
-    orders.run(
+    bool longer = false;
+    bool shorter = false;
+    run(
+        4,
         [&] {
-            r = std::make_unique<weak_ring>(4);
             for (int i = 0; i < 3; ++i)
-                (void)r->ring.post(weak_element(i));
-            seen = {};
-            return std::vector<std::function<void()>>{
-                [&] { seen.posted[3] = r->ring.post(weak_element(3)); },
-                [&] {
-                    wrong += r->resize(5) ? 0 : 1;
-                    wrong += r->resize(1) ? 1 : 0;
-                }};
+                (void)post(i);
         },
+        {[&] { seen.posted[3] = post(3); },
+         [&] {
+             longer = ring->resize(5);
+             shorter = ring->resize(1);
+         }},
         [&] {
-            seen.take_all(*r);
-            wrong += seen.posted[3] && seen.taken == std::vector{0, 1, 2, 3} ? 0 : 1;
-        });
-    CHECK_EQ(orders.stuck, 0);
-    CHECK_EQ(orders.races, 0);
-    CHECK_EQ(wrong, 0);
-    CHECK(orders.runs > 100);
+            return longer && !shorter && seen.posted[3] && seen.taken == std::vector{0, 1, 2, 3};
+        },
+        100);
 }
 
-TEST_CASE("two threads post beside resizes that leave room for all")
+TEST_CASE_FIXTURE(ring_orders, "two threads post beside resizes that leave room for all")
 {
-    all_orders orders;
-    std::unique_ptr<weak_ring> r;
-    record seen;
-    int wrong = 0;
-    orders.run(
+    run(
+        3, [&] { (void)post(0, true); },
+        {[&] { seen.posted[1] = post(1, true); }, [&] { seen.posted[2] = post(2); },
+         [&] {
+             seen.posted[3] = ring->resize(4);
+             seen.take_one(*ring);
+         }},
         [&] {
-            r = std::make_unique<weak_ring>(3);
-            (void)r->ring.post(weak_element(0), true);
-            seen = {};
-            return std::vector<std::function<void()>>{
-                [&] { seen.posted[1] = r->ring.post(weak_element(1), true); },
-                [&] { seen.posted[2] = r->ring.post(weak_element(2)); },
-                [&] {
-                    seen.posted[3] = r->resize(4);
-                    seen.take_one(*r);
-                }};
+            return seen.posted[1] && seen.posted[2] && seen.posted[3] && seen.taken.size() == 3 &&
+                   seen.taken[0] == 0 && seen.place_of(1) < 3 && seen.place_of(2) < 3;
         },
-        [&] {
-            seen.take_all(*r);
-            wrong += seen.posted[1] && seen.posted[2] && seen.posted[3] ? 0 : 1;
-            wrong += seen.taken.size() == 3 && seen.taken[0] == 0 ? 0 : 1;
-            wrong += seen.place_of(1) < 3 && seen.place_of(2) < 3 ? 0 : 1;
-        });
-    CHECK_EQ(orders.stuck, 0);
-    CHECK_EQ(orders.races, 0);
-    CHECK_EQ(wrong, 0);
-    CHECK(orders.runs > 1000);
+        1000);
 }
 
-TEST_CASE("a marked element is changed before it is taken, or not at all")
+TEST_CASE_FIXTURE(ring_orders, "a marked element is changed before it is taken, or not at all")
 {
-    all_orders orders;
-    std::unique_ptr<weak_ring> r;
     std::unique_ptr<weak_threads::atomic<std::uint32_t>> lock;
     const auto with_lock = [&](auto what) {
         weak_threads::wait_while([&] { return lock->fetch_or(1) != 0; });
@@ -231,38 +182,30 @@ TEST_CASE("a marked element is changed before it is taken, or not at all")
         lock->store(0);
     };
     bool changed = false;
-    record seen;
-    int wrong = 0;
-    orders.run(
+    run(
+        1,
         [&] {
-            r = std::make_unique<weak_ring>(1);
             lock = std::make_unique<weak_threads::atomic<std::uint32_t>>(0);
-            seen = {};
             changed = false;
-            (void)r->ring.post(weak_element(1), true);
-            return std::vector<std::function<void()>>{
-                [&] { seen.posted[2] = r->ring.post(weak_element(2), true); },
-                [&] {
-                    with_lock([&] {
-                        changed = r->ring.change_marked([](weak_element &element) {
-                            return element.get() == 1 && (element.set(5), true);
-                        });
-                    });
-                },
-                [&] {
-                    if (r->ring.is_front_marked())
-                        with_lock([&] { seen.take_one(*r); });
-                }};
+            (void)post(1, true);
         },
+        {[&] { seen.posted[2] = post(2, true); },
+         [&] {
+             with_lock([&] {
+                 changed = ring->ring.change_marked([](weak_element &element) {
+                     return element.get() == 1 && (element.set(5), true);
+                 });
+             });
+         },
+         [&] {
+             if (ring->ring.is_front_marked())
+                 with_lock([&] { seen.take_one(*ring); });
+         }},
         [&] {
-            seen.take_all(*r);
-            wrong += seen.taken[0] == (changed ? 5 : 1) ? 0 : 1;
-            wrong += std::ssize(seen.taken) == 1 + seen.posted[2] ? 0 : 1;
-        });
-    CHECK_EQ(orders.stuck, 0);
-    CHECK_EQ(orders.races, 0);
-    CHECK_EQ(wrong, 0);
-    CHECK(orders.runs > 100);
+            return seen.taken[0] == (changed ? 5 : 1) &&
+                   std::ssize(seen.taken) == 1 + seen.posted[2];
+        },
+        100);
 }
 
 TEST_SUITE_END();
