@@ -103,7 +103,8 @@
 ///      rdma_read, receive, bind and the extended operations for theirs; dto_of tells the old
 ///      name. cqeh_domains, direct_post, batched_poll and inline_send are features of a port alone:
 ///      in port.toml they go from [features] to [own_features], in code from port_features to
-///      own_features. completion_of makes the completion of a plain result.
+///      own_features. completion_of makes the completion of a plain result. Optional:
+///      lockless_dequeue, without operations or fields.
 #define DAPLS_IB_VERSION 5
 
 namespace dapl::DAPL_TRANSPORT {
@@ -143,6 +144,8 @@ struct features {
     bool threadsafe_post = false; ///< several threads post to a qp at once
     bool nth_signal = false;      ///< successes are known that no signalled request follows:
                                   ///< requests_done
+    bool lockless_dequeue = false; ///< completion_poll, _take and _progress neither sleep nor
+                                   ///< wait: who revokes a kept claim waits for their end
 };
 
 // -------------------------------------------------------------------------------- arguments
@@ -313,7 +316,7 @@ struct qp_attr {
     DAT_COUNT max_send = 0;
     DAT_COUNT max_recv_iov = 0;
     DAT_COUNT max_send_iov = 0;
-    DAT_UINT32 max_inline = 0; ///< bytes that travel inside a request
+    DAT_UINT32 max_inline = 0;       ///< bytes that travel inside a request
     DAT_COUNT max_rdma_read_in = 0;  ///< that both sides have agreed on
     DAT_COUNT max_rdma_read_out = 0; ///< that both sides have agreed on
     DAT_QOS qos = DAT_QOS_BEST_EFFORT;

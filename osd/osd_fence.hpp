@@ -14,6 +14,14 @@ namespace osd {
 
 /// Returns when every other thread of the process has executed a full memory barrier.
 void fence_all_threads();
+/// Whether the system has a call for that. Elsewhere it is done by means that take some ten times
+/// as long, or that some processors do not follow.
+bool can_fence_all_threads();
+
+inline void real_threads::fence_all_threads()
+{
+    osd::fence_all_threads();
+}
 
 template <class Threads>
 class plain_door {

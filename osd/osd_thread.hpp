@@ -3,8 +3,10 @@
 #pragma once
 
 #include "native_thread.hpp"
+#include "osd_annotations.hpp"
 
 #include <atomic>
+#include <cstdint>
 
 namespace osd {
 
@@ -90,6 +92,9 @@ struct real_threads {
     {
         osd::wait_while(condition);
     }
+    /// A number of the calling thread, which no other living thread has. It is not 0.
+    static OSD_ALWAYS_INLINE std::uintptr_t self() { return native::thread_pointer(); }
+    static void fence_all_threads(); ///< needs osd_fence.hpp
     static void compiler_fence() { std::atomic_signal_fence(std::memory_order_seq_cst); }
 };
 

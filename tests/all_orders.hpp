@@ -116,6 +116,7 @@ public:
     // --- weak_threads
 
     static bool in_run() { return active != nullptr && me != none; }
+    static std::uintptr_t number_of_thread() { return me + 1; } ///< 0 outside of a run
     static std::size_t new_name() { return active != nullptr ? active->next_name_++ : 0; }
     /// The view of the calling thread; outside of a run, of all that will begin.
     static view &seen() { return me != none ? active->threads_[me]->seen : active->all_; }
@@ -410,6 +411,7 @@ struct weak_threads {
     {
         all_orders::wait_while(condition);
     }
+    static std::uintptr_t self() { return all_orders::number_of_thread(); }
     static void compiler_fence() {}
     static void fence_all_threads() { all_orders::fence_all(); }
 };

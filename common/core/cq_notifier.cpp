@@ -53,7 +53,7 @@ bool cq_notifier::has_unreported(bool if_busy)
     if (!queue_.has_cq())
         return false;
     const bool waits = if_busy && queue_.overrides.any();
-    if (!(waits ? queue_.claim_.take() : queue_.claim_.try_take()))
+    if (!(waits ? queue_.claim_.take(queue_.state_, queue_.row_) : queue_.claim_.try_take()))
         return if_busy;
     const event_ring<completion> &staged = queue_.staged_;
     bool unreported = false;

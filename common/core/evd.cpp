@@ -32,6 +32,8 @@ status make_evd(adapter &ia, DAT_COUNT qlen, DAT_EVD_FLAGS streams, evd *&out)
 status evd::allocate(DAT_COUNT qlen)
 {
     ia->count_in_sum(counters);
+    if constexpr (claims.lockless_dequeue)
+        set_keepable(true);
     if (merges(streams())) {
         order_.reset(new (std::nothrow) event_order(*this, *this));
         if (order_ == nullptr || !order_->allocate(qlen))
@@ -42,7 +44,7 @@ status evd::allocate(DAT_COUNT qlen)
 
 status evd::resize(DAT_COUNT qlen)
 {
-    if (!claim_.take())
+    if (!claim_.take(state_, row_))
         return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_WAITER);
     const status answer = qlen == this->qlen() ? success : resize_all(qlen);
     dapl_log(DAPL_DBG_TYPE_EVD, "EVD %p: resize to %d: 0x%x", to_handle(this), qlen, answer.code());
@@ -94,105 +96,146 @@ struct evd::waiting_once_merged : waiting_once {
     /// event_order stages all that the CQ holds, so it is asked last.
     static OSD_NOINLINE bool take(evd &e, DAT_EVENT &event)
     {
-        return (e.state_.load() == ordered && e.take_plain<waiting_once_merged>(event)) ||
+        return (e.state_of_events() == ordered && e.take_plain<waiting_once_merged>(event)) ||
                e.order_->take(event);
     }
 };
 
 bool evd::take(DAT_EVENT &event)
 {
-    const std::uint32_t state = state_.load();
+    const std::uint32_t state = state_of_events();
     if ((state & ordered) != 0)
         return waiting_once_merged::take(*this, event);
     return (state & ~orphaned) != 0 ? take_unordered(event) : take_completion(event);
 }
 
-DAT_RETURN evd::dequeuing::contended(evd &e, DAT_EVENT &event)
+template <class Hold>
+DAT_RETURN evd::dequeuing<Hold>::contended(evd &e, DAT_EVENT &event)
 {
-    if (!e.claim_.contend(consumer_claim::taking))
+    if (!e.claim_.contend(consumer_claim::taking, e.state_, e.row_))
         return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_WAITER).code();
-    return claimed(e, event);
+    return dequeuing<by_claim>::claimed(e, event, e.state_.load());
 }
 
 /// The same ways where streams are merged. They begin with nothing pending, so that a completion
 /// which has to be staged is the first, and event_order decides about it.
-struct evd::dequeuing_merged : dequeuing {
+template <class Hold>
+struct evd::dequeuing_merged : dequeuing<Hold> {
+    using typename dequeuing<Hold>::answer;
     /// Once a completion was taken from the CQ: whether an event may have to come before it. The
     /// attempt of its endpoint was counted before the port could complete anything, and is counted
     /// until ESTABLISHED is pending: so the attempts are looked at first.
     static bool disturbed(const evd &e)
     {
-        return e.establishing.any() || e.state_.load() != ordered;
+        return e.establishing.any() || e.state_of_events() != ordered;
     }
     static answer idle(evd &e, DAT_EVENT &event)
     {
         if (transport::dapls_ib_completion_progress(e.cq_))
             return other(e, event);
-        return empty(e);
+        return dequeuing<Hold>::empty(e);
     }
     static answer other(evd &e, DAT_EVENT &event)
     {
         completion done;
         if (transport::dapls_ib_completion_poll(e.cq_, done))
             return unusual(e, done, event);
-        return empty(e);
+        return dequeuing<Hold>::empty(e);
     }
     static answer unusual(evd &e, const completion &done, DAT_EVENT &event) OSD_COLD
     {
         e.stage(done);
-        return pending(e, event);
+        return dequeuing<Hold>::pending(e, event);
     }
     static answer unusual(evd &e, work_request *done, DAT_UINT32 length, DAT_EVENT &event) OSD_COLD
     {
         e.stage_success(done, length);
-        return pending(e, event);
+        return dequeuing<Hold>::pending(e, event);
     }
 };
 
 bool evd::waiting_once_merged::disturbed(const evd &e)
 {
-    return dequeuing_merged::disturbed(e);
+    return dequeuing_merged<by_claim>::disturbed(e);
 }
 
-DAT_RETURN evd::dequeuing::marked(evd &e, DAT_EVENT &event)
+template <class Hold>
+DAT_RETURN evd::dequeuing<Hold>::marked(evd &e, DAT_EVENT &event)
 {
-    if (e.state_.load() == ordered)
-        return e.take_plain<dequeuing_merged>(event);
+    const std::uint32_t state = e.state_.load();
+    if constexpr (Hold::keeps) {
+        if ((state & consumer_claim::kept) == 0)
+            return revoked(e, event);
+    } else if (claims.lockless_dequeue && (state & consumer_claim::keepable) != 0) {
+        return keepable(e, event);
+    }
+    if (state == (ordered | Hold::plain))
+        return e.take_plain<dequeuing_merged<Hold>>(event);
     return pending(e, event);
 }
 
-DAT_RETURN evd::dequeuing::pending(evd &e, DAT_EVENT &event)
+/// A thread that has the claim for the last call of a row keeps it.
+template <class Hold>
+DAT_RETURN evd::dequeuing<Hold>::keepable(evd &e, DAT_EVENT &event)
+{
+    if (e.claim_.ends_row(e.state_, e.row_) &&
+        e.claim_.keep(consumer_claim::in_dequeue, e.state_, e.row_))
+        return dequeuing<as_keeper>::claimed(e, event, e.state_.load());
+    switch (e.state_of_events()) {
+    case 0:
+        return e.take_plain<dequeuing>(event);
+    case ordered:
+        return e.take_plain<dequeuing_merged<Hold>>(event);
+    default:
+        return pending(e, event);
+    }
+}
+
+/// The thread takes the claim as others do.
+template <class Hold>
+DAT_RETURN evd::dequeuing<Hold>::revoked(evd &e, DAT_EVENT &event)
+{
+    e.claim_.leave();
+    e.claim_.resign();
+    return contended(e, event);
+}
+
+template <class Hold>
+DAT_RETURN evd::dequeuing<Hold>::pending(evd &e, DAT_EVENT &event)
 {
     return e.take(event) ? taken(e) : empty(e);
 }
 
 /// Other threads may dequeue during the yield. One that does so when it ends draws the conclusions
 /// of its own.
-DAT_RETURN evd::dequeuing::crowded(evd &e)
+template <class Hold>
+DAT_RETURN evd::dequeuing<Hold>::crowded(evd &e)
 {
     const std::int64_t now = osd::now_ns();
     const bool yields = e.pause_.begin(now);
     e.begin_reference();
-    e.claim_.give_up();
+    Hold::leave(e);
     if (yields) {
         const std::int64_t ended = osd::poll_pause::yield();
-        if (e.claim_.try_take()) {
+        if (Hold::take_again(e)) {
             e.pause_.learn(now, ended);
-            e.claim_.give_up();
+            Hold::leave(e);
         }
     }
     e.end_reference();
     return DAT_QUEUE_EMPTY;
 }
 
-DAT_RETURN evd::dequeuing::idle(evd &e, DAT_EVENT &event)
+template <class Hold>
+DAT_RETURN evd::dequeuing<Hold>::idle(evd &e, DAT_EVENT &event)
 {
     if (transport::dapls_ib_completion_progress(e.cq_))
         return other(e, event);
     return empty(e);
 }
 
-DAT_RETURN evd::dequeuing::other(evd &e, DAT_EVENT &event)
+template <class Hold>
+DAT_RETURN evd::dequeuing<Hold>::other(evd &e, DAT_EVENT &event)
 {
     completion done;
     if (transport::dapls_ib_completion_poll(e.cq_, done))
@@ -200,23 +243,32 @@ DAT_RETURN evd::dequeuing::other(evd &e, DAT_EVENT &event)
     return empty(e);
 }
 
-DAT_RETURN evd::dequeuing::unusual(evd &e, const completion &done, DAT_EVENT &event)
+template <class Hold>
+DAT_RETURN evd::dequeuing<Hold>::unusual(evd &e, const completion &done, DAT_EVENT &event)
 {
     return e.convert(done, event) || e.take_completion(event) ? taken(e) : empty(e);
 }
 
-DAT_RETURN evd::dequeuing::unusual(evd &e, work_request *done, DAT_UINT32 length, DAT_EVENT &event)
+template <class Hold>
+DAT_RETURN evd::dequeuing<Hold>::unusual(evd &e, work_request *done, DAT_UINT32 length,
+                                         DAT_EVENT &event)
 {
     return unusual(e, completion_of(*done, length), event);
 }
+
+template struct evd::dequeuing<evd::by_claim>;
+template struct evd::dequeuing<evd::as_keeper>;
 
 // ------------------------------------------------------------------------------------ waiting
 
 bool evd::waiting_once::marked(evd &e, DAT_EVENT &event)
 {
-    return e.state_.load() == ordered && e.waitable_.load(std::memory_order_acquire) &&
+    const std::uint32_t state = e.state_of_events();
+    return (state == ordered || (claims.lockless_dequeue && state == 0)) &&
+           e.waitable_.load(std::memory_order_acquire) &&
            !e.overflowed_.load(std::memory_order_acquire) &&
-           e.take_plain<waiting_once_merged>(event);
+           (state == 0 ? e.take_plain<waiting_once>(event)
+                       : e.take_plain<waiting_once_merged>(event));
 }
 
 namespace {
@@ -232,7 +284,7 @@ bool gives_nmore(status answer)
 status evd::wait_contended(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &event,
                            DAT_COUNT &nmore)
 {
-    if (claim_.contend(consumer_claim::taking | consumer_claim::waiting))
+    if (claim_.contend(consumer_claim::taking | consumer_claim::waiting, state_, row_))
         return wait_slowly(timeout_us, threshold, event, nmore);
     references.fetch_sub(1, std::memory_order_release);
     return status::error(DAT_INVALID_STATE, DAT_INVALID_STATE_EVD_WAITER);
@@ -242,10 +294,43 @@ status evd::wait_slowly(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &
                         DAT_COUNT &nmore)
 {
     const osd::cancellable_wait cancellable;
-    status answer = threshold == 1 ? success : check_threshold(threshold);
-    if (answer.ok())
-        answer = wait_claimed(timeout_us, threshold, event, nmore);
+    const status answer = wait_claimed(timeout_us, threshold, event, nmore);
     return leave_wait(answer, gives_nmore(answer) ? nmore : 0);
+}
+
+/// A wait of the keeper that the straight line does not end; it is in the door. Where it has to
+/// sleep it becomes a wait as of others.
+status evd::as_keeper::wait(evd &e, DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &event,
+                            DAT_COUNT &nmore)
+{
+    const bool kept = (e.state_.load() & consumer_claim::kept) != 0;
+    if (kept && threshold == 1 && e.state_of_events() == ordered &&
+        waiting_once::marked(e, event)) {
+        nmore = e.available(INT_MAX);
+        e.claim_.leave();
+        return success;
+    }
+    if (kept && (timeout_us == 0 || threshold != 1 || e.state_of_events() != 0)) {
+        const status first = e.wait_claimed(0, threshold, event, nmore);
+        if (timeout_us == 0 || first != timeout_expired) {
+            e.claim_.leave();
+            return first;
+        }
+    }
+    e.references.fetch_add(1, std::memory_order_relaxed);
+    if (kept && e.claim_.leave_for_wait(e.state_))
+        return e.wait_slowly(timeout_us, threshold, event, nmore);
+    e.claim_.leave();
+    e.claim_.resign();
+    return e.wait_contended(timeout_us, threshold, event, nmore);
+}
+
+/// The keeper's wait has the claim as before: nobody else had it meanwhile.
+void evd::by_claim::leave_keepable_wait(evd &e)
+{
+    const bool keeps = e.claim_.is_keeper() || e.claim_.ends_row(e.state_, e.row_);
+    if (!keeps || !e.claim_.keep(consumer_claim::outside, e.state_, e.row_))
+        e.claim_.give_up();
 }
 
 /// Ends a wait. Events that came during the wait did not trigger the CNO. It is triggered now if
@@ -290,6 +375,8 @@ status evd::check_threshold(DAT_COUNT threshold) const
 status evd::wait_claimed(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &event,
                          DAT_COUNT &nmore)
 {
+    if (const status checked = threshold == 1 ? success : check_threshold(threshold); !checked.ok())
+        return checked;
     osd::deadline until = osd::deadline::passed();
     bool clock_runs = false;
     bool armed = false;
@@ -399,9 +486,14 @@ void evd::set_waitable(bool waitable)
 departure evd::abort_waiter(osd::deadline until)
 {
     aborted_.store(true);
-    if (!has_waiter())
+    if constexpr (claims.lockless_dequeue)
+        claim_.shut_out_keeper(state_);
+    const auto waits = [this] {
+        return has_waiter() || (claims.lockless_dequeue && claim_.is_keeper_in_wait());
+    };
+    if (!waits())
         return departure::none;
-    for (osd::backoff pauses; has_waiter(); pauses.pause()) {
+    for (osd::backoff pauses; waits(); pauses.pause()) {
         wake(); // serves a waiter of another EVD too, if the deadline has passed
         if (until.has_passed())
             return departure::overdue;
@@ -498,6 +590,15 @@ void evd::leave_cno()
     left->end_reference();
 }
 
+/// Looks of a CNO and callbacks for it take the claim: there, keeping it does not pay.
+void evd::set_keepable(bool keepable)
+{
+    if (!keepable)
+        claim_.forbid_keeping(state_, row_);
+    else if (osd::can_fence_all_threads())
+        state_.fetch_or(consumer_claim::keepable);
+}
+
 void evd::set_cno(cno *target)
 {
     {
@@ -505,6 +606,8 @@ void evd::set_cno(cno *target)
         if (target != cno_.get()) { // the last EVD that leaves a CNO wakes its waiters
             leave_cno();
             cno_ = user_of<cno>(target);
+            if constexpr (claims.lockless_dequeue)
+                set_keepable(target == nullptr);
             notifier.set_target(target);
         }
     }
@@ -517,7 +620,7 @@ void evd::trigger_if_pending()
 {
     notifier.arm();
     bool any = pending() != 0;
-    if (!any && claim_.take()) {
+    if (!any && notifier.target() != nullptr && claim_.take(state_, row_)) {
         any = count_up_to(1) != 0;
         claim_.give_up();
     }

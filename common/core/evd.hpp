@@ -69,8 +69,12 @@ public:
     void add_notify_override(DAT_COMPLETION_FLAGS flags, int change);
 
 private:
+    struct by_claim;
+    struct as_keeper;
+    template <class Hold>
     struct dequeuing;
     struct waiting_once;
+    template <class Hold>
     struct dequeuing_merged;
     struct waiting_once_merged;
 
@@ -81,6 +85,7 @@ private:
     bool take(DAT_EVENT &event);
 
     bool take_at_once(DAT_EVENT &event);
+    template <class Hold>
     DAT_COUNT count_rest();
     status check_threshold(DAT_COUNT threshold) const;
     status wait_contended(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &event,
@@ -99,6 +104,7 @@ private:
     void wake_or_trigger();
 
     void leave_cno() OSD_REQUIRES(config_);
+    void set_keepable(bool keepable);
     void trigger_if_pending();
 
     std::atomic<bool> waitable_{true};
@@ -157,11 +163,37 @@ OSD_ALWAYS_INLINE typename Caller::answer evd::take_plain(DAT_EVENT &event)
     return Caller::taken(*this);
 }
 
+/// How a call has the claim: it took it, and gives it up.
+struct evd::by_claim {
+    static constexpr bool keeps = false;
+    static constexpr std::uint32_t plain = 0; ///< the state where the CQ holds all
+    static OSD_ALWAYS_INLINE void leave(evd &e) { e.claim_.give_up(); }
+    static OSD_ALWAYS_INLINE bool take_again(evd &e) { return e.claim_.try_take(); }
+    static void leave_keepable_wait(evd &e) OSD_NOINLINE;
+};
+
+/// Its thread keeps it, and the call passes the door.
+struct evd::as_keeper {
+    static constexpr bool keeps = true;
+    static constexpr std::uint32_t plain = of_claim;
+    static OSD_ALWAYS_INLINE void leave(evd &e) { e.claim_.leave(); }
+    static bool take_again(evd &e)
+    {
+        if ((e.claim_.enter(consumer_claim::in_dequeue, e.state_) & consumer_claim::kept) != 0)
+            return true;
+        e.claim_.leave();
+        return false;
+    }
+    static status wait(evd &e, DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &event,
+                       DAT_COUNT &nmore) OSD_NOINLINE;
+};
+
 /// The ways of a dequeue:
 ///
 ///   evd::dequeue ── the claim is taken ──→ contended ─── by a waiter: INVALID_STATE
-///      ↓                                     │ free again
-///   claimed ←────────────────────────────────┘
+///      │     ↓                               │ free again
+///      │  claimed ←──────────────────────────┘
+///      └─ claimed, as the keeper of the claim
 ///      │    └─── state_ is not 0 ───────→ marked ──── merged streams, the CQ has all: as below,
 ///      │                                  │           but dequeuing_merged
 ///      │                                  └─ pending ── take
@@ -174,31 +206,34 @@ OSD_ALWAYS_INLINE typename Caller::answer evd::take_plain(DAT_EVENT &event)
 ///      │                                     ↓
 ///      └── unusual ─────────────────────→ unusual: converts it or drops it
 ///
-/// Each gives up the claim.
+/// Each gives up the claim, or leaves the door.
+template <class Hold>
 struct evd::dequeuing {
     using answer = DAT_RETURN;
-    static OSD_ALWAYS_INLINE answer claimed(evd &e, DAT_EVENT &event)
+    static OSD_ALWAYS_INLINE answer claimed(evd &e, DAT_EVENT &event, std::uint32_t state)
     {
-        if (e.state_.load() != 0) [[unlikely]]
+        if (state != Hold::plain) [[unlikely]]
             return marked(e, event);
         return e.take_plain<dequeuing>(event);
     }
     static constexpr bool disturbed(const evd &) { return false; }
     static OSD_ALWAYS_INLINE answer taken(evd &e)
     {
-        e.claim_.give_up();
+        Hold::leave(e);
         return fresh_success();
     }
     static OSD_ALWAYS_INLINE answer empty(evd &e)
     {
         if (e.pause_.is_due()) [[unlikely]]
             return crowded(e);
-        e.claim_.give_up();
+        Hold::leave(e);
         return DAT_QUEUE_EMPTY;
     }
     static answer crowded(evd &e) OSD_COLD;
     static answer contended(evd &e, DAT_EVENT &event) OSD_COLD;
     static answer marked(evd &e, DAT_EVENT &event) OSD_NOINLINE;
+    static answer keepable(evd &e, DAT_EVENT &event) OSD_COLD;
+    static answer revoked(evd &e, DAT_EVENT &event) OSD_COLD;
     static answer pending(evd &e, DAT_EVENT &event) OSD_COLD;
     static answer idle(evd &e, DAT_EVENT &event) OSD_NOINLINE;
     static answer other(evd &e, DAT_EVENT &event) OSD_NOINLINE;
@@ -208,9 +243,13 @@ struct evd::dequeuing {
 
 OSD_ALWAYS_INLINE DAT_RETURN evd::dequeue(DAT_EVENT &event)
 {
+    if constexpr (claims.lockless_dequeue)
+        if (claim_.is_keeper())
+            return dequeuing<as_keeper>::claimed(*this, event,
+                                                 claim_.enter(consumer_claim::in_dequeue, state_));
     if (!claim_.try_take()) [[unlikely]]
-        return dequeuing::contended(*this, event);
-    return dequeuing::claimed(*this, event);
+        return dequeuing<by_claim>::contended(*this, event);
+    return dequeuing<by_claim>::claimed(*this, event, state_.load());
 }
 
 /// The first attempt of a wait, at the CQ alone. It stages completions that it cannot take.
@@ -218,6 +257,14 @@ struct evd::waiting_once {
     using answer = bool;
     static constexpr bool disturbed(const evd &) { return false; }
     static answer marked(evd &e, DAT_EVENT &event) OSD_NOINLINE;
+    /// The CQ holds all that there is.
+    static OSD_ALWAYS_INLINE answer if_waitable(evd &e, DAT_EVENT &event)
+    {
+        if (!e.waitable_.load(std::memory_order_acquire) ||
+            e.overflowed_.load(std::memory_order_acquire)) [[unlikely]]
+            return false;
+        return e.take_plain<waiting_once>(event);
+    }
     static OSD_ALWAYS_INLINE answer taken(evd &) { return true; }
     static OSD_ALWAYS_INLINE answer empty(evd &) { return false; }
     static OSD_ALWAYS_INLINE answer idle(evd &, DAT_EVENT &) { return false; }
@@ -239,16 +286,14 @@ OSD_ALWAYS_INLINE bool evd::take_at_once(DAT_EVENT &event)
 {
     if (state_.load() != 0) [[unlikely]]
         return waiting_once::marked(*this, event);
-    if (!waitable_.load(std::memory_order_acquire) || overflowed_.load(std::memory_order_acquire))
-        [[unlikely]]
-        return false;
-    return take_plain<waiting_once>(event);
+    return waiting_once::if_waitable(*this, event);
 }
 
 /// Counts the remaining events, which mostly are none.
+template <class Hold>
 OSD_ALWAYS_INLINE DAT_COUNT evd::count_rest()
 {
-    if (state_.load() != 0) [[unlikely]]
+    if (state_.load() != Hold::plain) [[unlikely]]
         return available(INT_MAX);
     if constexpr (claims.cq_count) {
         return transport::dapls_ib_cq_count(cq_, INT_MAX);
@@ -266,6 +311,8 @@ OSD_ALWAYS_INLINE status evd::leave_wait(status answer, DAT_COUNT counted)
 {
     if (notifier.target() != nullptr) [[unlikely]]
         leave_wait_notifying(counted);
+    else if (claims.lockless_dequeue && (state_.load() & consumer_claim::keepable) != 0)
+        by_claim::leave_keepable_wait(*this);
     else
         claim_.give_up();
     references.fetch_sub(1, std::memory_order_release);
@@ -283,12 +330,21 @@ OSD_ALWAYS_INLINE status evd::wait(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, 
                                    DAT_COUNT &nmore)
 {
     [[maybe_unused]] const hold_from_first_look reference;
+    if constexpr (claims.lockless_dequeue)
+        if (claim_.is_keeper()) {
+            if (claim_.enter(consumer_claim::in_wait, state_) != of_claim || threshold != 1 ||
+                !waiting_once::if_waitable(*this, event)) [[unlikely]]
+                return as_keeper::wait(*this, timeout_us, threshold, event, nmore);
+            nmore = count_rest<as_keeper>();
+            claim_.leave();
+            return success;
+        }
     references.fetch_add(1, std::memory_order_relaxed);
     if (!claim_.try_take_for_wait()) [[unlikely]]
         return wait_contended(timeout_us, threshold, event, nmore);
     if (threshold != 1 || !take_at_once(event))
         return wait_slowly(timeout_us, threshold, event, nmore);
-    nmore = count_rest();
+    nmore = count_rest<by_claim>();
     return leave_wait(success, nmore);
 }
 

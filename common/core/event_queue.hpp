@@ -22,6 +22,7 @@
 //   ordered    at construction, streams are merged   never
 //   no_cq      at construction; by close_cq          when the CQ is allocated
 //   orphaned   adopt: a queue lost its endpoint      drop_orphans: the CQ was drained
+//   keepable, kept    the claim's: consumer_claim.hpp
 //
 // Where `ordered` is the only bit, the CQ holds all that there is. A completion from it goes past
 // event_order unless evd::dequeuing_merged::disturbed() says otherwise once it was taken.
@@ -88,6 +89,11 @@ private:
 class event_queue : public object {
 public:
     bool has_waiter() const { return claim_.has_waiter(); }
+    /// Whether the calling thread keeps the claim.
+    bool is_kept() const
+    {
+        return claim_.is_keeper() && (state_.load() & consumer_claim::kept) != 0;
+    }
     bool takes(DAT_EVD_FLAGS stream) const { return (streams_ & stream) != 0; }
     transport::cq *cq() { return has_cq() ? &cq_ : nullptr; }
     DAT_COUNT qlen() const { return qlen_.load(std::memory_order_relaxed); }
@@ -143,8 +149,10 @@ protected:
     bool has_cq() const { return (state_.load() & no_cq) == 0; }
     DAT_COUNT pending() const
     {
-        return static_cast<DAT_COUNT>(state_.load() & ~(ordered | no_cq | orphaned));
+        return static_cast<DAT_COUNT>(state_.load() & ~(ordered | no_cq | orphaned | of_claim));
     }
+    /// The state without what the claim has in it.
+    std::uint32_t state_of_events() const { return state_.load() & ~of_claim; }
     /// Counts events, staging completions until `wanted` is reached.
     DAT_COUNT count_up_to(DAT_COUNT wanted);
     /// How many events there are, counted up to `limit`. Takes completions from the CQ into this
@@ -178,14 +186,18 @@ protected:
     static constexpr std::uint32_t ordered = 0x40000000;
     static constexpr std::uint32_t no_cq = 0x20000000;
     static constexpr std::uint32_t orphaned = 0x10000000;
+    static constexpr std::uint32_t of_claim =
+        claims.lockless_dequeue ? consumer_claim::keepable | consumer_claim::kept : 0;
     static constexpr unsigned completion_streams = DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG;
 
     // What the hot path reads comes first.
     consumer_claim claim_;
     event_word<> state_;
     osd::poll_pause pause_;
-    std::atomic<work_queue *> orphans_{nullptr};
     transport::cq cq_;
+
+    std::atomic<work_queue *> orphans_{nullptr};
+    consumer_claim::row row_;
 
     const DAT_EVD_FLAGS streams_;
     bool cq_open_ = false;                  ///< there is a CQ, be it only for waits: [evd_wait]

@@ -43,4 +43,9 @@ void fence_all_threads()
     fence_by_unmapping();
 }
 
+bool can_fence_all_threads()
+{
+    return membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
+}
+
 } // namespace osd

@@ -10,4 +10,9 @@ void fence_all_threads()
     FlushProcessWriteBuffers();
 }
 
+bool can_fence_all_threads()
+{
+    return true;
+}
+
 } // namespace osd

@@ -288,7 +288,7 @@ class Srun:
         self.await_that(self.idle, "Slurm")
 
     def disable_cgroups(self, where):
-        """slurmd looks for them since 23.11, and earlier ones do not know the word."""
+        """slurmd looks for them since 23.11, and earlier versions do not know the word."""
         version = subprocess.run(["slurmd", "-V"], env=self.env, capture_output=True, text=True,
                                  timeout=30).stdout
         found = re.search(r"(\d+)\.(\d+)", version)
