@@ -131,16 +131,15 @@ private:
     }
     void act(words &input, end &a, end &b, ring_path *ring)
     {
-        switch (input.byte() % 8) {
+        switch (input.byte() % 10) {
         case 0:
             return put_packet(input, a, ring);
         case 1:
             return put_bytes(input, ring);
         case 2:
-            return store_anywhere(ring == nullptr ? nullptr : writable_mapping(ring->file()),
-                                  sizeof(ring_file), input);
+            return store_anywhere(file_of(ring), sizeof(ring_file), input);
         case 3:
-            return store_anywhere(board_, sizeof(direct_board), input);
+            return store_anywhere(board_, sizeof(direct_board) - sizeof(life_mark), input);
         case 4:
             (void)b.send(sends_begin, input.word() % 40'000);
             return;
@@ -149,9 +148,39 @@ private:
             return;
         case 6:
             return poll(a);
+        case 8:
+            return store_head(input, file_of(ring));
+        case 9:
+            return store_state(input, file_of(ring));
         default:
             return poll(b);
         }
+    }
+    static ring_file *file_of(const ring_path *ring)
+    {
+        return ring == nullptr ? nullptr : static_cast<ring_file *>(writable_mapping(ring->file()));
+    }
+    /// Stores the head of a packet, of any size, into a line that the victim will look at.
+    static void store_head(words &input, ring_file *file)
+    {
+        const std::uint32_t line = input.byte() % 128;
+        const std::uint32_t size = input.word();
+        if (file != nullptr)
+            file->ring[line].head.store((line & 1) != 0 ? size : size & 0xffff);
+    }
+    /// Stores what the hostile side says of itself as a reader.
+    static void store_state(words &input, ring_file *file)
+    {
+        const std::uint8_t which = input.byte() % 3;
+        const std::uint32_t value = input.word();
+        if (file == nullptr)
+            return;
+        if (which == 0)
+            file->taken.store(value);
+        else if (which == 1)
+            file->attention.store(static_cast<ring_attention>(value % 4));
+        else
+            file->used.store(value);
     }
     /// A packet that has the secrets of the connection, with numbers near those that come next.
     static void put_packet(words &input, end &a, ring_path *ring)
