@@ -272,6 +272,25 @@ TEST_CASE("writes and reads need nothing of the peer's processor")
     }
 }
 
+TEST_CASE("a peer is looked at once in a while, and not for each write")
+{
+    two t;
+    t.make_direct();
+    constexpr int writes = 4000;
+    int looks = 0;
+    CHECK(becomes_true([&] { // on a busy machine more time passes between two writes
+        const int before = reads_of_processes.load();
+        for (int i = 0; i < writes; ++i) {
+            REQUIRE(t.a.write(0, 64, t.b.buffer.remote(7, 64)));
+            expect(t.a.sent(), work_status::success);
+            t.a.requests.clear();
+        }
+        looks = reads_of_processes.load() - before;
+        return looks < writes / 4;
+    }));
+    CHECK(looks > 0);
+}
+
 /// Writes without a pause, until posted writes are not taken off any more.
 bool writes_come_to_rest(end &from, const remote_segment &to)
 {
@@ -745,11 +764,6 @@ TEST_CASE("a copy whose guard does not stand is not made")
     CHECK(self.write(at, &piece, 1, 8, {&gate, 7}) == 8);
     CHECK(to == 5);
     const bytes_view into{&to, 8};
-    from = 6;
-    const auto source = reinterpret_cast<std::uintptr_t>(&from);
-    CHECK(self.read(source, &into, 1, 8, {&gate, 8}) == local_process::interrupted);
-    CHECK(self.read(source, &into, 1, 8, {&gate, 7}) == 8);
-    CHECK(to == 6);
     CHECK(self.write(8, &piece, 1, 8, {&gate, 7}) == 0); // an address that is not mapped
     CHECK(local_socket::is_connected(ends[0]));
     close(ends[1]);
@@ -1847,6 +1861,59 @@ TEST_CASE("a process that has started another program is not taken for what it w
     kill(child, SIGKILL);
     waitpid(child, nullptr, 0);
     local_socket::close(listener);
+}
+
+TEST_CASE("the end of a process, and its execve, show at once")
+{
+    bool executes = false;
+    SUBCASE("it executes another program")
+    {
+        executes = true;
+    }
+    SUBCASE("it is killed") {}
+    shared_memory board;
+    REQUIRE(board.create(sizeof(life_mark)));
+    auto &life = *static_cast<life_mark *>(board.bytes());
+    CHECK(!life.is_held());
+    int orders[2];
+    REQUIRE(pipe(orders) == 0);
+    const pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+        std::thread([&] {
+            if (!life.hold())
+                _exit(1);
+            pause();
+        }).detach();
+        char go = 0;
+        if (read(orders[0], &go, 1) == 1)
+            execlp("sleep", "sleep", "1000", nullptr);
+        _exit(1);
+    }
+    CHECK(becomes_true([&] { return life.is_held(); }));
+    std::this_thread::sleep_for(2ms);
+    CHECK(life.is_held());
+    if (executes) {
+        CHECK(write(orders[1], "x", 1) == 1);
+        const std::string name = "/proc/" + std::to_string(child) + "/comm";
+        std::string runs;
+        const bool has_executed = becomes_true([&] {
+            std::ifstream(name) >> runs;
+            return runs == "sleep";
+        });
+        CHECK(has_executed);
+        CHECK(!life.is_held());
+    }
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    CHECK(!life.is_held());
+    std::thread([&] {
+        CHECK(life.hold());
+        CHECK(life.is_held());
+    }).join();
+    CHECK(!life.is_held());
+    close(orders[0]);
+    close(orders[1]);
 }
 
 TEST_CASE("a process of another user is reached over the network")

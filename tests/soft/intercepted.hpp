@@ -39,6 +39,9 @@ extern watched_closes watched_closes_now;
 /// How often this process has had the system copy between its own memory and rings or datagrams.
 extern std::atomic<int> copies_by_system;
 
+/// How often this process has read the memory of a process for a look at it.
+extern std::atomic<int> reads_of_processes;
+
 /// How often this thread has slept on descriptors.
 extern thread_local int sleeps_here;
 

@@ -26,6 +26,7 @@ namespace rig {
 send_faults failing_sends;
 std::atomic<int> batches_refused{0};
 std::atomic<int> copies_by_system{0};
+std::atomic<int> reads_of_processes{0};
 thread_local int sleeps_here = 0;
 std::atomic<bool> files_taken_of_all{false};
 watched_closes watched_closes_now;
@@ -287,6 +288,8 @@ extern "C" [[gnu::no_sanitize_address]] long __wrap_syscall(long number, ...)
         watch_close();
     if (number == SYS_pwritev || number == SYS_preadv || number == SYS_pread64)
         ++copies_by_system;
+    if (number == SYS_process_vm_readv)
+        ++reads_of_processes;
     if (number == SYS_recvmmsg)
         ++made.looks;
     if (number == SYS_recvmsg)

@@ -12,8 +12,6 @@ namespace soft_hca {
 
 namespace {
 
-/// The system reuses no process id in such a time.
-constexpr std::int64_t short_time_ns = 1'000'000;
 constexpr int most_tries = 8;
 constexpr std::ptrdiff_t refused = local_process::interrupted - 1;
 
@@ -36,8 +34,10 @@ std::ptrdiff_t direct_link::copy(direct_peer &peer, const request &r) const
     if (left != 0)
         return refused;
     const local_guard guard{&peer.board().gate_word(their_gate_), their_token_};
+    const bytes_view there{reinterpret_cast<void *>(static_cast<std::uintptr_t>(r.remote.address)),
+                           r.length};
     const std::ptrdiff_t done =
-        is_read(r) ? peer.process.read(r.remote.address, pieces, count, r.length, guard)
+        is_read(r) ? peer.process.fetch(&there, 1, pieces, count, guard)
                    : peer.process.write(r.remote.address, pieces, count, r.length, guard);
     if (done < local_process::interrupted)
         peer.forbidden.store(true);
@@ -45,13 +45,19 @@ std::ptrdiff_t direct_link::copy(direct_peer &peer, const request &r) const
 }
 
 /// Verifies that the process id is still the peer's. Copies only if that was a short time ago: the
-/// system cannot have reused the id since.
+/// system cannot have reused the id since. An execve in this time shows on the board. The call that
+/// reads verifies it itself: what a wrong process has given is overwritten, or belongs to a read
+/// that fails.
 std::ptrdiff_t direct_link::copy_if_proven(direct_peer &peer, const request &r) const
 {
-    const std::int64_t began = osd::now_ns();
+    const std::int64_t now = is_read(r) ? 0 : osd::now_ns();
+    if (is_read(r) || peer.was_proven(now))
+        return copy(peer, r);
     if (!peer.is_proven())
         return refused;
-    return osd::now_ns() - began < short_time_ns ? copy(peer, r) : local_process::interrupted;
+    peer.proven_ns.store(now, std::memory_order_relaxed);
+    return osd::now_ns() - now < direct_peer::short_time_ns ? copy(peer, r)
+                                                            : local_process::interrupted;
 }
 
 /// Most requests name the region of the request before.
@@ -325,6 +331,8 @@ void direct_access::serve()
 {
     if (!is_open())
         return;
+    if (!board_->shows_life())
+        (void)board_->life().hold(); // where that fails, peers look at the process for each write
     const waitable any = watched_.descriptor();
     if (wait_for(&any, 1, osd::deadline::passed()) != osd::wait_result::woken)
         return;

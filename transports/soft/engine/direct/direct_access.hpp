@@ -140,6 +140,8 @@ public:
 
     // --- the thread
 
+    /// Called by one thread, at its beginning too. As long as it runs, peers see that this process
+    /// does.
     void serve();
 
     /// The last reason for which a peer was not granted access, or did not grant it.

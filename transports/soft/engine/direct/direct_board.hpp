@@ -6,6 +6,7 @@
 //   gates     one per connection to such a peer: a token while the peer may access
 //   claims    one per gate: the name of the region of that peer which this device is accessing, or
 //             that it fetches the payload of a send
+//   life      the system notes there that the process has ended, or executed another program
 //
 // All peers of the device read the board, and none shall learn keys from it that it was not given.
 // So regions have no keys here but names, which are made from key and zone by a secret of the zone;
@@ -23,6 +24,7 @@
 #pragma once
 
 #include "memory/memory_table.hpp"
+#include "net/net_local.hpp"
 
 #include "osd_siphash.hpp"
 
@@ -78,9 +80,12 @@ public:
     void close_gate(std::uint32_t gate);
     void claim(std::uint32_t gate, std::uint64_t name);
     void end_claim(std::uint32_t gate);
+    life_mark &life() { return life_; }
 
     // --- by others
 
+    /// Whether the owner runs, and has executed no other program. False where that is not known.
+    bool shows_life() const { return life_.is_held(); }
     bool is_board() const { return made_for_.load(std::memory_order_acquire) == edition; }
     /// Whether the owner permits an access. The initiator has stored its claim before.
     bool permits(std::uint32_t gate, std::uint64_t token, const board_name &as,
@@ -99,7 +104,7 @@ public:
     std::uint64_t claimed(std::uint32_t gate) const;
 
 private:
-    static constexpr std::uint64_t edition = 0x736f'6674'0001'0002; ///< number of this layout
+    static constexpr std::uint64_t edition = 0x736f'6674'0001'0003; ///< number of this layout
     static constexpr std::uint32_t places = 8192;
     static constexpr unsigned name_bits_apart = 32; ///< shift for the second place
 
@@ -127,9 +132,10 @@ private:
     gate_line gate_lines_[gates];
     claim_line claim_lines_[gates];
     region_entry regions_[places];
+    life_mark life_;
 };
 
-static_assert(sizeof(direct_board) == 64 + direct_board::gates * 128 + 8192 * 32,
+static_assert(sizeof(direct_board) == 64 + direct_board::gates * 128 + 8192 * 32 + 64,
               "another layout is another edition");
 
 } // namespace soft_hca

@@ -69,11 +69,14 @@ private:
 
 /// A process whose board is mapped.
 struct direct_peer {
+    static constexpr std::int64_t short_time_ns = 1'000'000;
+
     local_process process;
     peer_sockets sockets;
     shared_memory memory;
-    bool open_to_us = false;            ///< we may access its memory
-    std::atomic<bool> forbidden{false}; ///< copies are refused, or it has gone
+    bool open_to_us = false;                             ///< we may access its memory
+    std::atomic<bool> forbidden{false};                  ///< copies are refused, or it has gone
+    std::atomic<std::int64_t> proven_ns{-short_time_ns}; ///< time when it was proven last
     access_patience patience;
     bool watched = true; ///< its sockets are in the set; false once it has gone
     std::uint32_t links = 0;
@@ -81,6 +84,13 @@ struct direct_peer {
 
     const direct_board &board() const { return *static_cast<const direct_board *>(memory.bytes()); }
     bool is_proven() const { return process.look() == local_process::presence::proven; }
+    /// Whether the process was proven so short a time ago that the system cannot have reused its id
+    /// since, and the system has noted neither its end nor an execve.
+    bool was_proven(std::int64_t now) const
+    {
+        return now - proven_ns.load(std::memory_order_relaxed) < short_time_ns &&
+               board().shows_life();
+    }
     bool is_gone() const { return process.look() == local_process::presence::gone; }
     /// Its process runs, as far as the system shows, and has not closed its device.
     bool is_alive() const { return !is_gone() && sockets.any_open(); }

@@ -83,6 +83,22 @@ private:
     std::uint64_t inode_ = 0;
 };
 
+/// A place in shared memory where the system notes that a thread has ended: with its process,
+/// before the process id is free, or by an execve, before the process has other memory.
+class alignas(64) life_mark {
+public:
+    /// The calling thread holds it until it ends. False where the system does not note that: nobody
+    /// sees it held then.
+    bool hold();
+    bool is_held() const;
+
+private:
+    std::atomic<std::uint32_t> shown_; ///< 1: the lock's word has what others expect
+    alignas(8) std::uint8_t lock_[48];
+};
+
+static_assert(sizeof(life_mark) == 64, "it is in memory that processes share");
+
 /// A word that must have a value when a copy begins. With restartable sequences (x86-64, C library
 /// 2.35) a thread that is stopped or preempted between the check and the copy does not copy when it
 /// continues; elsewhere it does.
@@ -118,16 +134,14 @@ public:
     };
     /// Compares the mark in the memory of the process, by one system call.
     presence look() const;
-    /// Copy between an address in its memory and at most 8 pieces of ours. Return the number of
-    /// bytes copied, less than `size` if a part of either is not mapped; `interrupted`; or another
-    /// negative number if the system forbids it. A write stores the last byte after all others.
-    std::ptrdiff_t read(std::uint64_t from, const bytes_view *pieces, std::uint32_t count,
-                        std::size_t size, const local_guard &guard) const;
+    /// Copies at most 8 pieces of ours to an address in its memory, the last byte after all others.
+    /// Returns the number of bytes copied, less than `size` if a part of either is not mapped;
+    /// `interrupted`; or another negative number if the system forbids it.
     std::ptrdiff_t write(std::uint64_t to, const bytes_view *pieces, std::uint32_t count,
                          std::size_t size, const local_guard &guard) const;
-    /// As read(), from at most 8 pieces of its memory, which have the size of ours together; the
-    /// same system call compares the mark. Returns 0 if the process is another one. Pieces of ours
-    /// may have changed whatever it returns.
+    /// Copies at most 8 pieces of its memory to pieces of ours, and compares the mark by that
+    /// system call. Both have the same size. Returns as write() does, and 0 if the process is
+    /// another one. Pieces of ours may have changed whatever it returns.
     std::ptrdiff_t fetch(const bytes_view *from, std::uint32_t from_count, const bytes_view *to,
                          std::uint32_t to_count, const local_guard &guard) const;
 

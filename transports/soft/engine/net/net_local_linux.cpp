@@ -7,9 +7,11 @@
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <memory>
 #include <new>
 #include <poll.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -146,6 +148,53 @@ iovec remote_part(std::uint64_t at, std::size_t size)
 }
 
 } // namespace
+
+// ---------------------------------------------------------------------------------------- its end
+
+namespace {
+
+/// The kernel clears the owner's id in this word when the owner ends. It is the first of a mutex in
+/// the C library of GNU; hold() verifies that.
+std::uint32_t owner_word(const std::uint8_t *lock)
+{
+    return __atomic_load_n(reinterpret_cast<const std::uint32_t *>(lock), __ATOMIC_ACQUIRE);
+}
+
+bool make_robust(pthread_mutex_t &lock)
+{
+    pthread_mutexattr_t how;
+    if (pthread_mutexattr_init(&how) != 0)
+        return false;
+    const bool made = pthread_mutexattr_setpshared(&how, PTHREAD_PROCESS_SHARED) == 0 &&
+                      pthread_mutexattr_setrobust(&how, PTHREAD_MUTEX_ROBUST) == 0 &&
+                      pthread_mutex_init(&lock, &how) == 0;
+    pthread_mutexattr_destroy(&how);
+    return made;
+}
+
+} // namespace
+
+bool life_mark::hold()
+{
+    static_assert(sizeof(pthread_mutex_t) <= sizeof lock_);
+    auto &lock = *reinterpret_cast<pthread_mutex_t *>(lock_);
+    if (!make_robust(lock) || pthread_mutex_lock(&lock) != 0)
+        return false;
+    const auto own = static_cast<std::uint32_t>(syscall(SYS_gettid));
+    if ((owner_word(lock_) & FUTEX_TID_MASK) != own) {
+        pthread_mutex_unlock(&lock);
+        return false;
+    }
+    shown_.store(1, std::memory_order_release);
+    return true;
+}
+
+bool life_mark::is_held() const
+{
+    return shown_.load(std::memory_order_acquire) == 1 && (owner_word(lock_) & FUTEX_TID_MASK) != 0;
+}
+
+// ------------------------------------------------------------------------------- other processes
 
 local_obstacle local_process::obstacle_to(waitable socket)
 {
@@ -371,16 +420,6 @@ bool work_in_a_child()
 bool local_process::exists()
 {
     return is_filtered() ? work_in_a_child() : copies_work();
-}
-
-std::ptrdiff_t local_process::read(std::uint64_t from, const bytes_view *pieces,
-                                   std::uint32_t count, std::size_t size,
-                                   const local_guard &guard) const
-{
-    iovec here[max_local_pieces];
-    const std::uint32_t some = list_pieces(here, pieces, count);
-    const iovec there = remote_part(from, size);
-    return copy({SYS_process_vm_readv, id_, here, some, &there, 1}, guard);
 }
 
 std::ptrdiff_t local_process::fetch(const bytes_view *from, std::uint32_t from_count,

@@ -16,6 +16,16 @@ bool shared_memory::map(waitable, std::size_t)
 
 void shared_memory::close() {}
 
+bool life_mark::hold()
+{
+    return false;
+}
+
+bool life_mark::is_held() const
+{
+    return false;
+}
+
 local_obstacle local_process::obstacle_to(waitable)
 {
     return local_obstacle::not_here;
@@ -29,12 +39,6 @@ local_obstacle local_process::open(waitable, const process_mark &)
 local_process::presence local_process::look() const
 {
     return presence::gone;
-}
-
-std::ptrdiff_t local_process::read(std::uint64_t, const bytes_view *, std::uint32_t, std::size_t,
-                                   const local_guard &) const
-{
-    return -1;
 }
 
 std::ptrdiff_t local_process::write(std::uint64_t, const bytes_view *, std::uint32_t, std::size_t,
