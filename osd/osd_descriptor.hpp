@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// A descriptor that a program polls, and that the library makes readable: an eventfd on Linux. And
-// how a thread sleeps on descriptors.
+// A descriptor that a program polls, and that the library makes readable: an eventfd on Linux, a
+// socket on Windows. And how a thread sleeps on descriptors.
 #pragma once
 
 #include "native_descriptor.hpp"

@@ -452,7 +452,7 @@ TEST_CASE("CNO-21: epoll_wait wakes for an event that arrives during it" * needs
     polled on(ia);
     if (on.cno == DAT_HANDLE_NULL)
         NOT_CLAIMED("descriptors for CNOs");
-    const descriptor_set all;
+    descriptor_set all;
     CHECK(all.add(on.fd));
     for (int round = 0; round < 20; ++round) {
         int woken = 0;

@@ -18,7 +18,7 @@ public:
     descriptor_set(const descriptor_set &) = delete;
     descriptor_set &operator=(const descriptor_set &) = delete;
     ~descriptor_set();
-    bool add(int fd) const;
+    bool add(int fd);
     /// The number of descriptors that are readable.
     int wait(milliseconds time) const;
 

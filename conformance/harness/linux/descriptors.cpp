@@ -26,7 +26,7 @@ descriptor_set::~descriptor_set()
     ::close(fd_);
 }
 
-bool descriptor_set::add(int fd) const
+bool descriptor_set::add(int fd)
 {
     epoll_event wanted{EPOLLIN, {}};
     return ::epoll_ctl(fd_, EPOLL_CTL_ADD, fd, &wanted) == 0;
