@@ -3,7 +3,6 @@
 //
 // The vendor's port.hpp is
 //
-//     struct types : unconnected::types {};   // not needed: the types are these
 //     struct transport : unconnected::port {
 //         static constexpr features claims = port_features;
 //     };
