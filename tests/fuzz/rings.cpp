@@ -15,7 +15,7 @@ namespace {
 
 using namespace rig;
 
-constexpr std::size_t receives_end = 64 * 1024; ///< receives are posted in front of it
+constexpr std::size_t receives_end = 64 * 1024; ///< receives are posted in front
 constexpr std::size_t sends_begin = 80 * 1024;
 constexpr end_options small{.bytes = 128 * 1024};
 constexpr std::chrono::seconds held_up{10};
@@ -74,7 +74,7 @@ void store_anywhere(void *file, std::size_t size, words &input)
                     what.size);
 }
 
-/// Two devices of which one is hostile, with an honest connection beside the one under attack.
+/// A hostile device and its victim, which has an honest connection, too.
 class scene {
 public:
     scene()
@@ -182,7 +182,7 @@ private:
         else
             file->used.store(value);
     }
-    /// A packet that has the secrets of the connection, with numbers near those that come next.
+    /// A packet that has the secrets of the connection, with numbers near the next ones.
     static void put_packet(words &input, end &a, ring_path *ring)
     {
         a.pair.enter();

@@ -278,7 +278,7 @@ TEST_CASE("a peer is looked at once in a while, and not for each write")
     t.make_direct();
     constexpr int writes = 4000;
     int looks = 0;
-    CHECK(becomes_true([&] { // on a busy machine more time passes between two writes
+    CHECK(becomes_true([&] { // more time passes between two writes on a busy machine
         const int before = reads_of_processes.load();
         for (int i = 0; i < writes; ++i) {
             REQUIRE(t.a.write(0, 64, t.b.buffer.remote(7, 64)));

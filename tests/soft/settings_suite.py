@@ -14,7 +14,7 @@ import tempfile
 
 from bad_network import PATIENCE, PROMISED, SKIPPED, STRESS, judge
 
-# Each with what it promises beside PROMISED.
+# Each setting has promises beside PROMISED.
 SETTINGS = {
     "rings=1": (),
     "rings=0": (),
