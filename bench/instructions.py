@@ -275,10 +275,10 @@ def completing(rows, limits):
             for call, limit, atomics in counted if atomics > limit]
 
 
-def locking(rows, names):
-    """The calls of these names that took a lock, in words."""
-    return [f'{call}: {rows[call]["locks"]:.1f} locks' for name in names
-            for call in LIMIT_GROUPS.get(name, (name,)) if rows[call]['locks']]
+def executing(rows, what, names):
+    """The calls of these names that took a lock, or executed an atomic instruction, in words."""
+    return [f'{call}: {rows[call][what]:.1f} {what}' for name in names
+            for call in LIMIT_GROUPS.get(name, (name,)) if rows[call][what]]
 
 
 def parse_arguments():
@@ -300,6 +300,9 @@ def parse_arguments():
                         'instructions for a completion')
     parser.add_argument('--no-locks', action='append', default=[], metavar='CALL',
                         choices=(*LIMIT_GROUPS, *CALLS), help='fail when it takes a lock')
+    parser.add_argument('--no-atomics', action='append', default=[], metavar='CALL',
+                        choices=(*LIMIT_GROUPS, *CALLS),
+                        help='fail when the provider executes an atomic instruction')
     parser.add_argument('--engine', action='store_true',
                         help='show the functions of the software HCA')
     parser.add_argument('--json', metavar='FILE', help='write the results there (- is stdout)')
@@ -324,7 +327,8 @@ def judge(probe, arguments):
         rows = measure(probe, arguments.adapter, options, arguments.count)
         broken = (exceeded(rows, arguments.limit, 'provider') +
                   exceeded(rows, arguments.transport_limit, 'transport') +
-                  completing(rows, arguments.completion_limit) + locking(rows, arguments.no_locks))
+                  completing(rows, arguments.completion_limit) + executing(rows, 'locks', arguments.no_locks) +
+                  executing(rows, 'atomics', arguments.no_atomics))
         if not broken:
             break
     return rows, broken
