@@ -93,7 +93,7 @@ struct real_threads {
         osd::wait_while(condition);
     }
     /// A number of the calling thread, which no other living thread has. It is not 0.
-    static OSD_ALWAYS_INLINE std::uintptr_t self() { return native::thread_pointer(); }
+    static OSD_ALWAYS_INLINE std::uintptr_t self() { return native::thread_number(); }
     static void fence_all_threads(); ///< needs osd_fence.hpp
     static void compiler_fence() { std::atomic_signal_fence(std::memory_order_seq_cst); }
 };

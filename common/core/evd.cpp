@@ -14,6 +14,15 @@ namespace dapl::DAPL_TRANSPORT::core {
 
 // ------------------------------------------------------------------------------ life of an EVD
 
+namespace {
+
+bool may_keep_claims()
+{
+    return claims.lockless_dequeue && osd::can_fence_all_threads();
+}
+
+} // namespace
+
 status make_evd(adapter &ia, DAT_COUNT qlen, DAT_EVD_FLAGS streams, evd *&out)
 {
     if (qlen > ia.attr.max_cq_depth)
@@ -32,8 +41,8 @@ status make_evd(adapter &ia, DAT_COUNT qlen, DAT_EVD_FLAGS streams, evd *&out)
 status evd::allocate(DAT_COUNT qlen)
 {
     ia->count_in_sum(counters);
-    if constexpr (claims.lockless_dequeue)
-        set_keepable(true);
+    if (may_keep_claims())
+        state_.fetch_or(consumer_claim::keepable);
     if (merges(streams())) {
         order_.reset(new (std::nothrow) event_order(*this, *this));
         if (order_ == nullptr || !order_->allocate(qlen))
@@ -96,14 +105,15 @@ struct evd::waiting_once_merged : waiting_once {
     /// event_order stages all that the CQ holds, so it is asked last.
     static OSD_NOINLINE bool take(evd &e, DAT_EVENT &event)
     {
-        return (e.state_of_events() == ordered && e.take_plain<waiting_once_merged>(event)) ||
+        return ((e.state_.load() & ~of_claim) == ordered &&
+                e.take_plain<waiting_once_merged>(event)) ||
                e.order_->take(event);
     }
 };
 
 bool evd::take(DAT_EVENT &event)
 {
-    const std::uint32_t state = state_of_events();
+    const std::uint32_t state = state_.load() & ~of_claim;
     if ((state & ordered) != 0)
         return waiting_once_merged::take(*this, event);
     return (state & ~orphaned) != 0 ? take_unordered(event) : take_completion(event);
@@ -127,7 +137,7 @@ struct evd::dequeuing_merged : dequeuing<Hold> {
     /// until ESTABLISHED is pending: so the attempts are looked at first.
     static bool disturbed(const evd &e)
     {
-        return e.establishing.any() || e.state_of_events() != ordered;
+        return e.establishing.any() || (e.state_.load() & ~of_claim) != ordered;
     }
     static answer idle(evd &e, DAT_EVENT &event)
     {
@@ -181,7 +191,7 @@ DAT_RETURN evd::dequeuing<Hold>::keepable(evd &e, DAT_EVENT &event)
     if (e.claim_.ends_row(e.state_, e.row_) &&
         e.claim_.keep(consumer_claim::in_dequeue, e.state_, e.row_))
         return dequeuing<as_keeper>::claimed(e, event, e.state_.load());
-    switch (e.state_of_events()) {
+    switch (e.state_.load() & ~of_claim) {
     case 0:
         return e.take_plain<dequeuing>(event);
     case ordered:
@@ -263,7 +273,7 @@ template struct evd::dequeuing<evd::as_keeper>;
 
 bool evd::waiting_once::marked(evd &e, DAT_EVENT &event)
 {
-    const std::uint32_t state = e.state_of_events();
+    const std::uint32_t state = e.state_.load() & ~of_claim;
     return (state == ordered || (claims.lockless_dequeue && state == 0)) &&
            e.waitable_.load(std::memory_order_acquire) &&
            !e.overflowed_.load(std::memory_order_acquire) &&
@@ -304,13 +314,13 @@ status evd::as_keeper::wait(evd &e, DAT_TIMEOUT timeout_us, DAT_COUNT threshold,
                             DAT_COUNT &nmore)
 {
     const bool kept = (e.state_.load() & consumer_claim::kept) != 0;
-    if (kept && threshold == 1 && e.state_of_events() == ordered &&
+    if (kept && threshold == 1 && (e.state_.load() & ~of_claim) == ordered &&
         waiting_once::marked(e, event)) {
         nmore = e.available(INT_MAX);
         e.claim_.leave();
         return success;
     }
-    if (kept && (timeout_us == 0 || threshold != 1 || e.state_of_events() != 0)) {
+    if (kept && (timeout_us == 0 || threshold != 1 || (e.state_.load() & ~of_claim) != 0)) {
         const status first = e.wait_claimed(0, threshold, event, nmore);
         if (timeout_us == 0 || first != timeout_expired) {
             e.claim_.leave();
@@ -590,15 +600,6 @@ void evd::leave_cno()
     left->end_reference();
 }
 
-/// Looks of a CNO and callbacks for it take the claim: there, keeping it does not pay.
-void evd::set_keepable(bool keepable)
-{
-    if (!keepable)
-        claim_.forbid_keeping(state_, row_);
-    else if (osd::can_fence_all_threads())
-        state_.fetch_or(consumer_claim::keepable);
-}
-
 void evd::set_cno(cno *target)
 {
     {
@@ -606,8 +607,11 @@ void evd::set_cno(cno *target)
         if (target != cno_.get()) { // the last EVD that leaves a CNO wakes its waiters
             leave_cno();
             cno_ = user_of<cno>(target);
-            if constexpr (claims.lockless_dequeue)
-                set_keepable(target == nullptr);
+            // Looks of a CNO and callbacks for it take the claim: there, keeping it does not pay.
+            if (target != nullptr)
+                claim_.forbid_keeping(state_, row_);
+            else if (may_keep_claims())
+                state_.fetch_or(consumer_claim::keepable);
             notifier.set_target(target);
         }
     }

@@ -104,7 +104,6 @@ private:
     void wake_or_trigger();
 
     void leave_cno() OSD_REQUIRES(config_);
-    void set_keepable(bool keepable);
     void trigger_if_pending();
 
     std::atomic<bool> waitable_{true};

@@ -28,7 +28,7 @@ bool event_queue::reserve(DAT_COUNT qlen, posted_ring<DAT_EVENT>::storage &poste
 {
     return ((streams_ & ~completion_streams) == 0 ||
             posted.allocate(static_cast<std::uint32_t>(qlen))) &&
-           (!has_completions() || staged.allocate(qlen));
+           (!takes(completion_streams) || staged.allocate(qlen));
 }
 
 status event_queue::allocate(transport::hca &hca, evd &self, DAT_COUNT qlen)
@@ -38,10 +38,10 @@ status event_queue::allocate(transport::hca &hca, evd &self, DAT_COUNT qlen)
     if (!reserve(qlen, posted, staged_))
         return out_of_memory;
     (void)exchange_posted(posted); // nothing is there yet
-    if (!has_completions() && !claims.evd_wait)
+    if (!takes(completion_streams) && !claims.evd_wait)
         return success;
-    const status opened = open_cq(hca, self, has_completions() ? qlen : 0);
-    if (opened.ok() && has_completions())
+    const status opened = open_cq(hca, self, takes(completion_streams) ? qlen : 0);
+    if (opened.ok() && takes(completion_streams))
         state_.fetch_and(~no_cq);
     return opened;
 }

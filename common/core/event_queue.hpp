@@ -119,7 +119,6 @@ protected:
         constexpr unsigned both = DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG;
         return (streams & both) == both;
     }
-    bool has_completions() const { return (streams_ & completion_streams) != 0; }
     DAT_EVD_HANDLE handle() { return static_cast<object *>(this); }
 
     // --- storage ---
@@ -151,8 +150,6 @@ protected:
     {
         return static_cast<DAT_COUNT>(state_.load() & ~(ordered | no_cq | orphaned | of_claim));
     }
-    /// The state without what the claim has in it.
-    std::uint32_t state_of_events() const { return state_.load() & ~of_claim; }
     /// Counts events, staging completions until `wanted` is reached.
     DAT_COUNT count_up_to(DAT_COUNT wanted);
     /// How many events there are, counted up to `limit`. Takes completions from the CQ into this
@@ -186,9 +183,11 @@ protected:
     static constexpr std::uint32_t ordered = 0x40000000;
     static constexpr std::uint32_t no_cq = 0x20000000;
     static constexpr std::uint32_t orphaned = 0x10000000;
+    /// The claim's bits of the state, which say nothing of events.
     static constexpr std::uint32_t of_claim =
         claims.lockless_dequeue ? consumer_claim::keepable | consumer_claim::kept : 0;
-    static constexpr unsigned completion_streams = DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG;
+    static constexpr auto completion_streams =
+        static_cast<DAT_EVD_FLAGS>(DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG);
 
     // What the hot path reads comes first.
     consumer_claim claim_;

@@ -15,8 +15,8 @@ inline thread_id current_thread()
     return pthread_self();
 }
 
-/// The address of what the system keeps for the calling thread.
-inline std::uintptr_t thread_pointer()
+/// The address of what the C library keeps for the calling thread.
+inline std::uintptr_t thread_number()
 {
     return reinterpret_cast<std::uintptr_t>(__builtin_thread_pointer());
 }

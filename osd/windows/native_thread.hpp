@@ -15,10 +15,9 @@ inline thread_id current_thread()
     return GetCurrentThreadId();
 }
 
-/// The address of what the system keeps for the calling thread.
-inline std::uintptr_t thread_pointer()
+inline std::uintptr_t thread_number()
 {
-    return reinterpret_cast<std::uintptr_t>(NtCurrentTeb());
+    return GetCurrentThreadId();
 }
 
 } // namespace osd::native
