@@ -78,23 +78,26 @@ def main() -> int:
             key = f" key_file={make_key(folder)}" if options.sealed else ""
             conf = pathlib.Path(folder) / "dat.conf"
             conf.write_text(bad_dat_conf(options.dat_conf, network + key))
-            if not is_judged_well(options, conf, network + (", sealed" if key else "")):
+            if not is_judged_well(options, conf, "soft-udp", network + (", sealed" if key else "")):
                 return 1
     return 0
 
 
-def is_judged_well(options: argparse.Namespace, conf: pathlib.Path, network: str) -> bool:
+def is_judged_well(options: argparse.Namespace, conf: pathlib.Path, adapter: str, title: str,
+                   promised: tuple[str, ...] = ()) -> bool:
+    """Runs the suite, dapltest, and the stress program if the options name it, over an adapter of
+    this dat.conf, with promises beside PROMISED."""
     environment = {**os.environ, "DAT_OVERRIDE": str(conf),
                    "LD_LIBRARY_PATH": str(options.libdat2)}
-    suite = [options.conformance, "--ia", "soft-udp", "--patience", PATIENCE, *PROMISED]
+    suite = [options.conformance, "--ia", adapter, "--patience", PATIENCE, *PROMISED, *promised]
     clients = [sys.executable, options.run_clients, "--libdat2", options.libdat2,
-               "--dat-conf", conf, "--adapter", "soft-udp", "--select", "dapltest-T-*"]
+               "--dat-conf", conf, "--adapter", adapter, "--select", "dapltest-T-*"]
     for library in options.preload:
         clients += ["--preload", library]
     judged: list[tuple[str, list[object]]] = [("conformance", suite), ("dapltest", clients)]
     if options.hammer is not None:
-        judged.append(("stress", [options.hammer, "--ia", "soft-udp", *STRESS]))
-    return all(judge(f"{network}: {what}", command, environment) in (0, SKIPPED)
+        judged.append(("stress", [options.hammer, "--ia", adapter, *STRESS]))
+    return all(judge(f"{title}: {what}", command, environment) in (0, SKIPPED)
                for what, command in judged)
 
 

@@ -7,12 +7,11 @@ program if --hammer names it. Ends with 1 at the first that fails, and shows its
 """
 
 import argparse
-import os
 import pathlib
 import sys
 import tempfile
 
-from bad_network import PATIENCE, PROMISED, SKIPPED, STRESS, judge
+from bad_network import is_judged_well
 
 # Each setting has promises beside PROMISED.
 SETTINGS = {
@@ -28,22 +27,6 @@ def dat_conf_with(original: pathlib.Path, setting: str) -> str:
     if not lines:
         raise SystemExit(f"settings_suite: {original} has no adapter soft-lo")
     return "".join(line.replace('"lo"', f'"lo {setting}"') + "\n" for line in lines)
-
-
-def is_judged_well(options: argparse.Namespace, conf: pathlib.Path, setting: str) -> bool:
-    environment = {**os.environ, "DAT_OVERRIDE": str(conf),
-                   "LD_LIBRARY_PATH": str(options.libdat2)}
-    suite = [options.conformance, "--ia", "soft-lo", "--patience", PATIENCE, *PROMISED,
-             *SETTINGS[setting]]
-    clients = [sys.executable, options.run_clients, "--libdat2", options.libdat2,
-               "--dat-conf", conf, "--adapter", "soft-lo", "--select", "dapltest-T-*"]
-    for library in options.preload:
-        clients += ["--preload", library]
-    judged: list[tuple[str, list[object]]] = [("conformance", suite), ("dapltest", clients)]
-    if options.hammer is not None:
-        judged.append(("stress", [options.hammer, "--ia", "soft-lo", *STRESS]))
-    return all(judge(f"{setting}: {what}", command, environment) in (0, SKIPPED)
-               for what, command in judged)
 
 
 def main() -> int:
@@ -63,7 +46,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as folder:
             conf = pathlib.Path(folder) / "dat.conf"
             conf.write_text(dat_conf_with(options.dat_conf, setting))
-            if not is_judged_well(options, conf, setting):
+            if not is_judged_well(options, conf, "soft-lo", setting, SETTINGS[setting]):
                 return 1
     return 0
 
