@@ -16,15 +16,19 @@ public:
     explicit param_words(const char *text) : rest_(text) {}
 
     /// Copies the next. False when there is none, or when it does not fit: then at_end() is false.
+    /// One with blanks in it stands between single quotes, which are not copied.
     bool next(char *word, std::size_t size)
     {
         rest_ += std::strspn(rest_, blanks);
-        const std::size_t length = std::strcspn(rest_, blanks);
+        const char *const end = *rest_ == '\'' ? std::strchr(rest_ + 1, '\'') : nullptr;
+        const std::size_t quote = end != nullptr ? 1 : 0;
+        const std::size_t length = end != nullptr ? static_cast<std::size_t>(end - rest_) - 1
+                                                  : std::strcspn(rest_, blanks);
         if (length == 0 || length >= size)
             return false;
-        std::memcpy(word, rest_, length);
+        std::memcpy(word, rest_ + quote, length);
         word[length] = '\0';
-        rest_ += length;
+        rest_ += length + 2 * quote;
         return true;
     }
     bool at_end() const { return rest_[std::strspn(rest_, blanks)] == '\0'; }

@@ -40,6 +40,24 @@ TEST_CASE("words are separated by blanks, and one that does not fit is not the e
     CHECK(!long_one.at_end());
 }
 
+TEST_CASE("a word with blanks in it stands between single quotes")
+{
+    char word[12];
+    param_words words(" 'Ethernet 2'\tkey=1 it's 'open");
+    for (const char *wanted : {"Ethernet 2", "key=1", "it's", "'open"}) {
+        CHECK(words.next(word, sizeof word));
+        CHECK(std::string(word) == wanted);
+    }
+    CHECK(words.at_end());
+    param_words long_one("'Ethernet 12' x");
+    char small[11];
+    CHECK(!long_one.next(small, sizeof small));
+    CHECK(!long_one.at_end());
+    param_words none("'' x");
+    CHECK(!none.next(small, sizeof small));
+    CHECK(!none.at_end());
+}
+
 TEST_CASE("a number is digits, within its limits, or nothing changes")
 {
     std::uint32_t value = 1;
