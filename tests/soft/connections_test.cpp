@@ -105,7 +105,7 @@ TEST_CASE_FIXTURE(fixture, "a number is compared whole, and taken once")
 
 TEST_CASE_FIXTURE(fixture, "who accepts sends in the class of the request, and each class is kept")
 {
-    if (!sets_traffic_classes())
+    if (!sets_traffic_classes(address().family()))
         return;
     const auto class_of = [](end &side) {
         side.pair.enter();

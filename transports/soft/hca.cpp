@@ -225,7 +225,7 @@ void transport::dapls_ib_query_hca(const hca &h, hca_attr &attr)
     attr.immediate_data = true;
     attr.atomics = true;
     attr.solicited_wait = true;
-    if (soft_hca::sets_traffic_classes())
+    if (soft_hca::sets_traffic_classes(h.interface.address.family()))
         attr.qos = adapter_params::all_qualities;
     h.names.show_in(attr);
 }

@@ -244,8 +244,8 @@ extern const std::int64_t longest_sleep_ns;
 /// trip of short messages between consumers that poll.
 extern const std::int64_t long_pause_ns;
 
-/// Whether the system sends packets in the class of the address that they go to.
-bool sets_traffic_classes();
+/// Whether the system sends packets in the class of the address, of this family, that they go to.
+bool sets_traffic_classes(int family);
 
 /// Errors of udp_io::open that have a meaning of their own.
 bool is_address_in_use(int error);

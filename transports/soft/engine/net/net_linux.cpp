@@ -682,7 +682,7 @@ void udp_io::probe_port(const net_address &, const out_packet &)
     // Linux reports closed ports in the error queue by itself.
 }
 
-bool sets_traffic_classes()
+bool sets_traffic_classes(int)
 {
     return true;
 }

@@ -2,6 +2,7 @@
 // Every system call of the engine on Windows.
 #include "net.hpp"
 
+#include "net_classes_windows.hpp"
 #include "osd_thread.hpp"
 
 #include <algorithm>
@@ -524,6 +525,8 @@ struct udp_source : source {
     scout scouts[16];
     std::uint32_t next_scout = 0;
     std::atomic<std::uint32_t> expected{1}; ///< datagrams of the next look
+    class_sender classes;
+    LPFN_WSARECVMSG receive_with_class = nullptr; ///< where the class of datagrams is wanted
 };
 
 udp_source &udp_of(waitable descriptor)
@@ -600,6 +603,9 @@ int udp_io::open(const net_address &at, bool for_data)
     if (for_data) {
         set_option(own->socket, SO_RCVBUF, buffer_bytes);
         set_option(own->socket, SO_SNDBUF, buffer_bytes);
+    } else if (sets_traffic_classes(at.family())) {
+        // who accepts a connection request sends in the class that this came in
+        own->receive_with_class = tell_classes(own->socket, at.family());
     }
     int room = 0;
     size = sizeof room;
@@ -627,20 +633,35 @@ void udp_io::close()
 send_result udp_io::send(const net_address &to, const out_packet *packets, std::uint32_t count,
                          std::uint32_t &done)
 {
-    const SOCKET socket = udp_of(socket_).socket;
+    udp_source &own = udp_of(socket_);
     for (done = 0; done < count; ++done) {
         const out_packet &packet = packets[done];
         WSABUF pieces[out_packet::max_pieces];
         for (std::uint32_t p = 0; p < packet.pieces; ++p)
             pieces[p] = {static_cast<ULONG>(packet.piece[p].size),
                          static_cast<char *>(const_cast<void *>(packet.piece[p].at))};
-        DWORD sent = 0;
-        if (WSASendTo(socket, pieces, packet.pieces, &sent, 0, to.get(),
-                      static_cast<int>(to.size()), nullptr, nullptr) != 0)
-            return result_of(WSAGetLastError());
+        if (const int error = own.classes.send(own.socket, to, pieces, packet.pieces); error != 0)
+            return result_of(error);
     }
     return send_result::sent;
 }
+
+namespace {
+
+/// Receives a datagram. Returns 0, or Winsock's error.
+int receive_one(const udp_source &own, net_address &from, WSABUF &piece, DWORD &got)
+{
+    if (own.receive_with_class != nullptr)
+        return receive_with_class(own.socket, own.receive_with_class, from, piece, got);
+    int size = static_cast<int>(net_address::capacity());
+    DWORD flags = 0;
+    return WSARecvFrom(own.socket, &piece, 1, &got, &flags, from.get(), &size, nullptr, nullptr) ==
+                   0
+               ? 0
+               : WSAGetLastError();
+}
+
+} // namespace
 
 /// Reads one datagram more than the last time, or one alone when that found fewer than it read: a
 /// read that finds nothing takes as long as one that finds the next message.
@@ -655,15 +676,12 @@ std::uint32_t udp_io::receive(in_packets *into, std::uint32_t capacity)
         in_packets &next = into[count];
         next.bytes = buffers_.bytes() + count * buffer_size;
         WSABUF piece{static_cast<ULONG>(buffer_size), reinterpret_cast<char *>(next.bytes)};
-        int size = static_cast<int>(net_address::capacity());
         DWORD got = 0;
-        DWORD flags = 0;
-        if (WSARecvFrom(own.socket, &piece, 1, &got, &flags, next.from.get(), &size, nullptr,
-                        nullptr) == 0) {
+        const int error = receive_one(own, next.from, piece, got);
+        if (error == 0) {
             next.size = next.segment = got;
             ++count;
-        } else if (const int error = WSAGetLastError();
-                   error != WSAECONNRESET && error != WSAENETRESET) {
+        } else if (error != WSAECONNRESET && error != WSAENETRESET) {
             break; // these errors are about a datagram that we sent
         }
     }
@@ -711,12 +729,6 @@ void udp_io::probe_port(const net_address &to, const out_packet &packet)
 {
     udp_source &own = udp_of(socket_);
     own.scout_for(to).probe(address_, to, packet, own.event);
-}
-
-/// Windows leaves that to the policies of its administrator.
-bool sets_traffic_classes()
-{
-    return false;
 }
 
 bool is_address_in_use(int error)
