@@ -9,14 +9,15 @@
 
 namespace bench {
 
-cma_link::cma_link(std::uint32_t max_size) : max_size_(max_size), memory_(2 * std::size_t{max_size})
+cma_link::cma_link(std::uint32_t max_size)
+    : max_size_(max_size), memory_(link_memory(2 * std::size_t{max_size}))
 {
     (void)prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0); // fails where nothing restricts it
 }
 
 cma_link::place cma_link::own()
 {
-    return {getpid(), reinterpret_cast<std::uintptr_t>(memory_.data() + max_size_),
+    return {getpid(), reinterpret_cast<std::uintptr_t>(memory_.get() + max_size_),
             reinterpret_cast<std::uintptr_t>(&come_)};
 }
 

@@ -6,13 +6,13 @@
 #pragma once
 
 #include "channel.hpp"
+#include "link_memory.hpp"
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <sys/types.h>
 #include <sys/uio.h>
-#include <vector>
 
 namespace bench {
 
@@ -33,8 +33,8 @@ public:
     place own();
     void meet(const place &peer) { peer_ = peer; }
 
-    std::byte *send_buffer() { return memory_.data(); }
-    volatile std::byte *receive_buffer() { return memory_.data() + max_size_; }
+    std::byte *send_buffer() { return memory_.get(); }
+    volatile std::byte *receive_buffer() { return memory_.get() + max_size_; }
 
     void post_receive() {}
     void post_send(std::uint32_t size)
@@ -51,7 +51,7 @@ public:
     void post_read(std::uint32_t size)
     {
         ++posted_;
-        const iovec local = {memory_.data() + max_size_, size};
+        const iovec local = {memory_.get() + max_size_, size};
         const iovec remote = {reinterpret_cast<void *>(peer_.buffer), size};
         if (process_vm_readv(peer_.process, &local, 1, &remote, 1, 0) != size) [[unlikely]]
             fail("process_vm_readv");
@@ -76,7 +76,7 @@ private:
     void copy(std::uint32_t size, unsigned long parts)
     {
         ++posted_;
-        const iovec local[2] = {{memory_.data(), size}, {&sent_, sizeof sent_}};
+        const iovec local[2] = {{memory_.get(), size}, {&sent_, sizeof sent_}};
         const iovec remote[2] = {{reinterpret_cast<void *>(peer_.buffer), size},
                                  {reinterpret_cast<void *>(peer_.count), sizeof sent_}};
         const auto all = static_cast<ssize_t>(parts == 1 ? size : size + sizeof sent_);
@@ -86,7 +86,7 @@ private:
     [[noreturn]] static void fail(const char *call);
 
     std::uint32_t max_size_;
-    std::vector<std::byte> memory_; ///< to send from, and to receive into
+    std::shared_ptr<std::byte> memory_; ///< to send from, and to receive into
     std::uint32_t posted_ = 0, completed_ = 0;
     std::uint32_t sent_ = 0;
     std::uint32_t taken_ = 0;

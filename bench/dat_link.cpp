@@ -219,8 +219,7 @@ void dat_endpoint::disconnect(patience &p)
 }
 
 dat_link::dat_link(dat_adapter &adapter, std::uint32_t max_size, evds layout, int links)
-    : max_size_(max_size),
-      memory_(new (release::to_page, std::nothrow) std::byte[std::size_t{max_size} * 2])
+    : max_size_(max_size), memory_(link_memory(std::size_t{max_size} * 2))
 {
     register_memory(adapter);
     if (layout == evds::notifying)
@@ -239,8 +238,7 @@ dat_link::dat_link(dat_adapter &adapter, std::uint32_t max_size, evds layout, in
 }
 
 dat_link::dat_link(dat_adapter &adapter, std::uint32_t max_size, const dat_link &owner)
-    : max_size_(max_size),
-      memory_(new (release::to_page, std::nothrow) std::byte[std::size_t{max_size} * 2]),
+    : max_size_(max_size), memory_(link_memory(std::size_t{max_size} * 2)),
       recv_evd_(owner.recv_evd_), request_evd_(owner.request_evd_), owns_evds_(false)
 {
     register_memory(adapter);
@@ -251,10 +249,7 @@ dat_link::dat_link(dat_adapter &adapter, std::uint32_t max_size, const dat_link 
 
 void dat_link::register_memory(dat_adapter &adapter)
 {
-    if (!memory_)
-        throw program::failure("out of memory");
     const std::size_t size = std::size_t{max_size_} * 2;
-    std::memset(memory_.get(), 0, size);
     DAT_REGION_DESCRIPTION region{};
     region.for_va = memory_.get();
     base_ = reinterpret_cast<DAT_VADDR>(memory_.get());

@@ -12,12 +12,12 @@
 
 #include "channel.hpp"
 #include "dat12_calls.hpp"
+#include "link_memory.hpp"
 #include "program/failure.hpp"
 #include "program/libdat2.hpp"
 
 #include <cstdint>
 #include <memory>
-#include <new>
 #include <string>
 
 namespace bench {
@@ -216,13 +216,8 @@ private:
     void post_pool();
     void register_memory(dat_adapter &adapter);
 
-    struct release {
-        static constexpr std::align_val_t to_page{4096};
-        void operator()(std::byte *memory) const { ::operator delete[](memory, to_page); }
-    };
-
     std::uint32_t max_size_;
-    std::unique_ptr<std::byte[], release> memory_;
+    std::shared_ptr<std::byte> memory_;
     DAT_VADDR base_ = 0;
     DAT_LMR_CONTEXT lmr_context_ = 0;
     DAT_RMR_CONTEXT rmr_context_ = 0;

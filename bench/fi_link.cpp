@@ -53,13 +53,9 @@ void fi_must(const char *call, ssize_t result)
 }
 
 fi_link::fi_link(const std::string &provider, const std::string &node, std::uint32_t max_size)
-    : max_size_(max_size), memory_(static_cast<std::byte *>(std::aligned_alloc(
-                               4096, (std::size_t{max_size} * 2 + 4095) & ~4095))),
+    : max_size_(max_size), memory_(link_memory(std::size_t{max_size} * 2)),
       info_(find(provider, node))
 {
-    if (!memory_)
-        throw program::failure("out of memory");
-    std::memset(memory_.get(), 0, std::size_t{max_size} * 2);
     open_domain();
 }
 

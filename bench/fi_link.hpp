@@ -8,10 +8,10 @@
 #pragma once
 
 #include "channel.hpp"
+#include "link_memory.hpp"
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <iterator>
 #include <memory>
 #include <rdma/fabric.h>
@@ -176,12 +176,8 @@ private:
     std::uint32_t next_event(patience &p, fi_eq_cm_entry &entry);
     void post_pool();
 
-    struct release {
-        void operator()(std::byte *memory) const { std::free(memory); }
-    };
-
     std::uint32_t max_size_;
-    std::unique_ptr<std::byte[], release> memory_;
+    std::shared_ptr<std::byte> memory_;
     fi_owned_info info_;
     fi_owned<fid_fabric> fabric_;
     fi_owned<fid_eq> eq_;

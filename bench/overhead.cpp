@@ -8,6 +8,7 @@
 #include "dat_link.hpp"
 #include "fi_link.hpp"
 #include "forked_peer.hpp"
+#include "link_memory.hpp"
 #include "placement.hpp"
 #include "program/command_line.hpp"
 #include "program/json.hpp"
@@ -740,6 +741,7 @@ int main(int argc, char **argv)
     o.settle();
     try {
         program::use_api(o.api, argv);
+        share_link_memory();
         return run(o);
     } catch (const std::exception &e) {
         std::fprintf(stderr, "overhead: %s\n", e.what());

@@ -6,7 +6,8 @@
 
 namespace bench {
 
-ucx_link::ucx_link(std::uint32_t max_size) : max_size_(max_size), memory_(2 * std::size_t{max_size})
+ucx_link::ucx_link(std::uint32_t max_size)
+    : max_size_(max_size), memory_(link_memory(2 * std::size_t{max_size}))
 {
     send_.op_attr_mask = receive_.op_attr_mask =
         UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;

@@ -4,12 +4,12 @@
 #pragma once
 
 #include "channel.hpp"
+#include "link_memory.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <ucp/api/ucp.h>
-#include <vector>
 
 namespace bench {
 
@@ -31,13 +31,13 @@ public:
     /// Connects to the worker of the other process.
     void meet(const place &peer);
 
-    std::byte *send_buffer() { return memory_.data(); }
-    volatile std::byte *receive_buffer() { return memory_.data() + max_size_; }
+    std::byte *send_buffer() { return memory_.get(); }
+    volatile std::byte *receive_buffer() { return memory_.get() + max_size_; }
 
     void post_receive()
     {
         void *&request = receives_[posted_++ % kept];
-        request = ucp_tag_recv_nbx(worker_.get(), memory_.data() + max_size_, max_size_, tag, all,
+        request = ucp_tag_recv_nbx(worker_.get(), memory_.get() + max_size_, max_size_, tag, all,
                                    &receive_);
         if (request == nullptr)
             ++received_.come;
@@ -46,7 +46,7 @@ public:
     }
     void post_send(std::uint32_t size)
     {
-        void *const request = ucp_tag_send_nbx(peer_, memory_.data(), size, tag, &send_);
+        void *const request = ucp_tag_send_nbx(peer_, memory_.get(), size, tag, &send_);
         if (request == nullptr)
             ++sent_.come;
         else if (UCS_PTR_IS_ERR(request)) [[unlikely]]
@@ -95,7 +95,7 @@ private:
     void open_context();
 
     std::uint32_t max_size_;
-    std::vector<std::byte> memory_; ///< to send from, and to receive into
+    std::shared_ptr<std::byte> memory_; ///< to send from, and to receive into
     completions sent_, received_;
     std::uint32_t posted_ = 0;
     void *receives_[kept] = {};

@@ -243,14 +243,8 @@ void verbs_endpoint::disconnect(patience &p)
 // ------------------------------------------------------------------------------------------ links
 
 verbs_link::verbs_link(verbs_manager &manager, std::uint32_t max_size)
-    : max_size_(max_size), memory_(static_cast<std::byte *>(std::aligned_alloc(
-                               4096, (std::size_t{max_size} * 2 + 4095) & ~4095))),
-      end_(manager)
-{
-    if (!memory_)
-        throw program::failure("out of memory");
-    std::memset(memory_.get(), 0, std::size_t{max_size} * 2);
-}
+    : max_size_(max_size), memory_(link_memory(std::size_t{max_size} * 2)), end_(manager)
+{}
 
 void verbs_link::prepare()
 {

@@ -5,10 +5,10 @@
 #pragma once
 
 #include "channel.hpp"
+#include "link_memory.hpp"
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <deque>
 #include <infiniband/verbs.h>
 #include <iterator>
@@ -186,12 +186,8 @@ private:
 
     static constexpr std::uint32_t max_inline = 64; ///< the port's
 
-    struct release {
-        void operator()(std::byte *memory) const { std::free(memory); }
-    };
-
     std::uint32_t max_size_;
-    std::unique_ptr<std::byte[], release> memory_;
+    std::shared_ptr<std::byte> memory_;
     verbs_endpoint end_;
     verbs_owned<ibv_mr> mr_; ///< after end_, whose domain it is of
     std::uint64_t peer_address_ = 0;
