@@ -40,7 +40,7 @@ private:
     DAT_IA_ATTR attr_{};
 };
 
-/// What a peer needs to write to and read from the memory of a link.
+/// The address and key by which a peer writes to and reads from the memory of a link.
 struct remote_memory {
     std::uint64_t address;
     std::uint64_t key;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// The memory of links, which begins at a page. What a copy of a MiB takes depends on which pages
-// the system has given: where stacks are compared, all their links of a process use one piece.
+// The memory of links, which begins at a page. The pages that the system gives decide how long a
+// copy of a MiB takes: where stacks are compared, all links of a process use one piece.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +9,11 @@
 
 namespace bench {
 
-/// Makes all links of this process that are made from now on use the same memory.
+/// Lets all links of this process that are made from now on share one piece of memory.
 void share_link_memory();
 
-/// Zeros of that size; one piece for all who hold it, where it is shared. Throws program::failure
-/// when there is no memory.
+/// Returns zeros of this size, in one piece for all holders where memory is shared. Throws
+/// program::failure when there is no memory.
 std::shared_ptr<std::byte> link_memory(std::size_t size);
 
 } // namespace bench

@@ -622,7 +622,7 @@ std::vector<test> chosen_tests(const options &o)
             for (const std::uint32_t size : {65536u, big})
                 tests.push_back({name == "reads" ? "RDMA read" : "RDMA write",
                                  name == "reads" ? pattern::read_stream : pattern::write_stream,
-                                 size, (16 * big) / size, few, -1e-9 * size, "GB/s"});
+                                 size, (64 * big) / size, few, -1e-9 * size, "GB/s"});
     }
     return tests;
 }
