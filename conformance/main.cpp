@@ -447,7 +447,7 @@ bool is_in_dat12(const rule &each)
     static constexpr const char *others[] = {"CR-07",  "DTO-39", "EVD-29", "REG-10",
                                              "REG-14", "REG-16", "REG-17", "REG-18",
                                              "REG-19", "REG-20", "RMR-23"};
-    return each.group() != "EXT" &&
+    return each.group() != "EXT" && each.group() != "UD" &&
            std::none_of(std::begin(others), std::end(others),
                         [&each](const char *other) { return each.id == other; });
 }

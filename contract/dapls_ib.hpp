@@ -16,10 +16,10 @@
 // free. All of them are default-constructed before their alloc or open operation.
 //
 // Names: the common layer's own are in dapl::<port>::core. In dapl::<port> stands only what this
-// header and the other headers of contract/ declare, and all the rest is free for the port. The six
+// header and the other headers of contract/ declare, and all the rest is free for the port. The
 // objects that both sides name (adapter, endpoint, evd, service_point, shared_recv_queue,
-// work_queue) are declared in core and made visible here, so that a port that defines a class of
-// the same name does not compile.
+// work_queue, datagram_peer) are declared in core and made visible here, so that a port that
+// defines a class of the same name does not compile.
 //
 // Words used below
 //   control    Called from consumer threads. The common layer may hold a lock that lines up control
@@ -104,7 +104,8 @@
 ///      name. cqeh_domains, direct_post, batched_poll and inline_send are features of a port alone:
 ///      in port.toml they go from [features] to [own_features], in code from port_features to
 ///      own_features. completion_of makes the completion of a plain result. Optional:
-///      lockless_dequeue, without operations or fields.
+///      lockless_dequeue, without operations or fields; datagrams, whose fields stay as they are
+///      in other ports.
 #define DAPLS_IB_VERSION 5
 
 namespace dapl::DAPL_TRANSPORT {
@@ -132,6 +133,8 @@ struct features {
     bool device_counters = false; ///< the device counts errors of its own: read_counters
     bool qp_counters = false;     ///< the device counts events of each connection: read_qp_counters
     bool qp_query = false;        ///< what the device gave to a queue pair is known: qp_query
+    bool datagrams = false;       ///< queue pairs that send unreliable datagrams to many peers:
+                                  ///< exchange_*, post_datagram, qp_alloc
 
     // Savings of time, which consumers do not see; in the order of what they save.
     bool direct_event = false;    ///< fast-path poll for plain successes: completion_take
@@ -158,6 +161,7 @@ class evd;               ///< an event dispatcher, owner of a cq
 class service_point;     ///< a PSP or RSP, owner of a listener
 class shared_recv_queue; ///< an SRQ, owner of a port's srq
 struct work_queue;       ///< the posted operations of one direction of an endpoint
+class datagram_peer;     ///< an address exchange of an EP for datagrams, owner of an exchange
 } // namespace core
 using adapter = core::adapter;
 using endpoint = core::endpoint;
@@ -165,6 +169,7 @@ using evd = core::evd;
 using service_point = core::service_point;
 using shared_recv_queue = core::shared_recv_queue;
 using work_queue = core::work_queue;
+using datagram_peer = core::datagram_peer;
 
 /// Bytes that travel with connection requests and their answers. The memory is the caller's and
 /// valid during the call.
@@ -218,15 +223,19 @@ struct hca_attr {
     // A port leaves the next two as they are where each of its devices can.
     bool ep_windows = true;      ///< [ep_windows] this device can
     bool send_invalidate = true; ///< [send_invalidate] this device can
+    /// [datagrams] Bytes of the longest message, without the header in front of a receive; 0: this
+    /// device has no datagrams.
+    DAT_UINT32 max_datagram_size = 0;
     /// [qos] The bits of DAT_QOS that connections to this device may have, besides best effort.
     DAT_QOS qos = DAT_QOS_BEST_EFFORT;
     /// Shown as provider_specific_attr. Programs look here for DAT_IB_IMMED_DATA,
-    /// DAT_IB_FETCH_AND_ADD and DAT_IB_CMP_AND_SWAP, "TRUE" or "FALSE", before they use them, and
-    /// for DAPL_AGREED_READS: whether qp_query tells the RDMA reads that both sides agreed on.
+    /// DAT_IB_FETCH_AND_ADD, DAT_IB_CMP_AND_SWAP and DAT_IB_UD, "TRUE" or "FALSE", before they use
+    /// them, and for DAPL_AGREED_READS: whether qp_query tells the RDMA reads that both sides
+    /// agreed on.
     const DAT_NAMED_ATTR *named_attrs = nullptr;
     DAT_COUNT num_named_attrs = 0;
 
-    bool has_extension() const { return immediate_data || atomics; }
+    bool has_extension() const { return immediate_data || atomics || max_datagram_size != 0; }
 };
 
 /// The counters of a device since it was opened, under the numbers that dat_ib_query_counters has
@@ -307,6 +316,9 @@ struct qp_params {
     /// [threadsafe_post] Several threads may be in post_recv at once, and several in post_send and
     /// the other posts of requests but mw_bind.
     bool concurrent_posts;
+    /// [datagrams] It is never connected: receives and sends are datagrams, opcode::
+    /// receive_datagram and send_datagram. It has no srq.
+    bool datagrams = false;
 };
 
 /// What a device gave to a queue pair. A value that the device does not tell stays as it is.
@@ -340,6 +352,8 @@ enum class opcode : std::uint32_t {
     write_immediate = DAT_IB_DTO_RDMA_WRITE_IMMED, ///< [immediate_data]
     fetch_add = DAT_IB_DTO_FETCH_ADD,              ///< [atomics]
     compare_swap = DAT_IB_DTO_CMP_SWAP,            ///< [atomics]
+    send_datagram = DAT_IB_DTO_SEND_UD,            ///< [datagrams]
+    receive_datagram = DAT_IB_DTO_RECV_UD,         ///< [datagrams]
     send_invalidate = 64,                          ///< [send_invalidate] a send, to consumers
     read_to_rmr,                                   ///< [read_to_rmr] an RDMA read, to consumers
 };
@@ -407,10 +421,12 @@ enum class take_result {
 /// A finished operation, as polled from a CQ.
 struct completion {
     work_request *wr;
-    DAT_UINT32 length; ///< bytes received; read for opcode::receive only
+    DAT_UINT32 length; ///< bytes received; read for opcode::receive and receive_datagram only
     DAT_DTO_COMPLETION_STATUS status;
-    bool has_immediate;   ///< [immediate_data] a write with immediate data took the receive
-    DAT_UINT32 immediate; ///< the number that it carried
+    bool has_immediate; ///< [immediate_data] a write with immediate data took the receive
+    /// The number that it carried; of opcode::receive_datagram the number of the queue pair that
+    /// has sent it.
+    DAT_UINT32 immediate;
     /// [srq] For a receive that was posted with post_srq_recv: qp_params::receiver of the qp that
     /// took it; null when that qp was freed since.
     work_queue *receiver;
@@ -449,6 +465,14 @@ struct cr_params {
     const DAT_SOCK_ADDR *peer; ///< valid during the upcall
     DAT_PORT_QUAL peer_port;
     private_data data;
+    bool datagrams = false; ///< [datagrams] the peer asks by exchange_begin, not by connect
+};
+
+/// [datagrams] The address of a peer's queue pair, as consumers see it.
+struct datagram_address {
+    DAT_UINT32 number = 0;                  ///< the device's name of the queue pair
+    const DAT_SOCK_ADDR *address = nullptr; ///< hca_attr::address of the peer; valid during the
+                                            ///< upcall
 };
 
 enum class reject_reason {
@@ -488,6 +512,21 @@ struct mw_of<Types> {
     using type = typename Types::mw;
 };
 
+/// A port without datagrams names no type for an exchange of their addresses.
+template <class Types>
+concept names_exchange = requires
+{
+    typename Types::exchange;
+};
+template <class Types>
+struct exchange_of {
+    struct type {};
+};
+template <names_exchange Types>
+struct exchange_of<Types> {
+    using type = typename Types::exchange;
+};
+
 /// Properties of a port that are no features. A port overrides them by members of these names.
 struct port_traits {
     /// Hot operations make calls of the C library that are cancellation points (sendmsg, write …).
@@ -506,7 +545,7 @@ struct port_traits {
 /// declarations into dapls_ib_check.hpp, names at compile time what is missing or mistyped.
 ///
 /// Types a port shall name: hca, pd, mr, cq, qp, wr (work_request or derived from it), cr,
-/// listener; with srq also srq, with memory_windows also mw.
+/// listener; with srq also srq, with memory_windows also mw, with datagrams also exchange.
 template <class Types>
 struct dapls_ib : Types, port_traits {
     using typename Types::cq;
@@ -519,6 +558,7 @@ struct dapls_ib : Types, port_traits {
     using typename Types::wr;
     using srq = typename srq_of<Types>::type;
     using mw = typename mw_of<Types>::type;
+    using exchange = typename exchange_of<Types>::type;
     using inherited = dapls_ib; ///< names the base for check_transport
 
     // --- HCA ---
@@ -793,6 +833,21 @@ struct dapls_ib : Types, port_traits {
         return not_supported;
     }
 
+    /// [datagrams] Posts wr.operation, opcode::send_datagram, to the peer that an exchange in this
+    /// protection domain has brought. The message is not longer than
+    /// hca_attr::max_datagram_size. It completes when it has left; whether it arrives is not known.
+    /// A request that completes with an error ends nothing else. In every state of the qp; after
+    /// disconnect_clean it completes as flushed. Otherwise as post_send; of the arrays of the
+    /// request the local one is used.
+    ///
+    /// A receive of a datagram begins with a header of 40 bytes, which the device fills, and its
+    /// length includes them. A datagram that finds no receive, or a receive that is too short, is
+    /// dropped, and holds nobody up.
+    static status dapls_ib_post_datagram(qp &, wr &, exchange & /*to*/, const extended_request &)
+    {
+        return not_supported;
+    }
+
     // --- connection ---
 
     /// Listens on the qualifier; if it is 0, on a free one, which is stored there. Requests may be
@@ -841,6 +896,32 @@ struct dapls_ib : Types, port_traits {
     /// Shall not block. Any thread, also during a control operation of the same qp that is not a
     /// fence, and in an upcall.
     static void dapls_ib_disconnect_clean(qp &) = delete;
+
+    // --- datagrams ---
+
+    /// [datagrams] Asks a listener for the address of a queue pair there, and tells it the address
+    /// of this one; several at a time. Otherwise as connect: after success the port makes exactly
+    /// one dapl_datagram_peer_callback, for the object that it was given. Control.
+    static status dapls_ib_exchange_begin(exchange &, qp &, datagram_peer &, const connect_params &)
+    {
+        return not_supported;
+    }
+
+    /// [datagrams] Answers a request with the address of this qp; as accept_connection. The
+    /// callback has the address of the peer. Control.
+    static status dapls_ib_exchange_accept(exchange &, cr &, qp &, datagram_peer &,
+                                           const private_data &)
+    {
+        return not_supported;
+    }
+
+    /// [datagrams] Ends or abandons an exchange. The address that it has brought stays good. Fence
+    /// for dapl_datagram_peer_callback.
+    static void dapls_ib_exchange_end(exchange &) {}
+
+    /// [datagrams] Frees an exchange that was begun or accepted, and its address, to which nothing
+    /// is sent any more. After exchange_end. Control.
+    static void dapls_ib_exchange_free(exchange &) {}
 };
 
 // ------------------------------------------------------------------------------------- upcalls
@@ -853,6 +934,11 @@ bool dapls_cr_callback(service_point &, Cr &port_cr, const cr_params &);
 /// Something happened to the connection of an endpoint; see connect, accept and disconnect. `data`
 /// are the private data of the peer's accept or reject.
 void dapl_evd_connection_callback(endpoint &, DAT_EVENT_NUMBER, const private_data &data);
+
+/// [datagrams] An exchange is over: ESTABLISHED, with the address of the peer; PEER_REJECTED,
+/// NON_PEER_REJECTED, UNREACHABLE, TIMED_OUT or ACCEPT_COMPLETION_ERROR without. `data` as above.
+void dapl_datagram_peer_callback(datagram_peer &, DAT_EVENT_NUMBER, const private_data &data,
+                                 const datagram_address &);
 
 /// A completion was added to the CQ of this EVD after completion_notify.
 void dapl_evd_dto_callback(evd &);
@@ -894,6 +980,8 @@ struct check_claims {
                   "the port claims ep_windows without memory_windows");
     static_assert(T::claims.memory_windows || !T::claims.send_invalidate,
                   "the port claims send_invalidate without memory_windows");
+    static_assert(!T::claims.datagrams || names_exchange<T>,
+                  "the port claims datagrams without naming a type exchange");
     static_assert(T::claims.srq || !T::claims.ep_watermarks,
                   "the port claims ep_watermarks without srq");
 };

@@ -17,7 +17,8 @@ import jinja2
 import rendering
 
 # The object that an operation brings to life or ends, if its name does not say so.
-MAKES = {"open_hca": "hca", "mr_register": "mr", "setup_conn_listener": "listener"}
+MAKES = {"open_hca": "hca", "mr_register": "mr", "setup_conn_listener": "listener",
+         "exchange_begin": "exchange", "exchange_accept": "exchange"}
 ENDS = {"close_hca": "hca", "mr_deregister": "mr", "remove_conn_listener": "listener"}
 
 

@@ -31,6 +31,7 @@ void named_attributes::set(const common_attributes &common, const hca_attr &attr
     add(DAT_IB_ATTR_IMMED_DATA, text_of(attr.immediate_data));
     add(DAT_IB_ATTR_FETCH_AND_ADD, text_of(attr.atomics));
     add(DAT_IB_ATTR_CMP_AND_SWAP, text_of(attr.atomics));
+    add(DAT_IB_ATTR_UD, text_of(attr.max_datagram_size != 0));
     add("DAPL_AGREED_READS", text_of(common.agreed_reads));
 }
 

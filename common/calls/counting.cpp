@@ -4,7 +4,6 @@
 #include "core/adapter.hpp"
 #include "core/endpoint.hpp"
 #include "core/evd.hpp"
-#include "core/segments.hpp"
 #include "dat_calls.hpp"
 #include "dat_names.hpp"
 #include "osd_system.hpp"

@@ -29,12 +29,15 @@ status dapl_cr_accept(cr &request, DAT_EP_HANDLE ep_handle, DAT_COUNT size, cons
     const DAT_COUNT most = request.ia->attr.max_private_data_size;
     if (const status checked = check_private_data(size, bytes, most, 3); !checked.ok())
         return checked;
+    if (request.for_datagrams != ep->datagrams.in_use())
+        return invalid_parameter(2);
     if (!request.condemn())
         return invalid_handle(DAT_INVALID_HANDLE_CR);
     const private_data answer{bytes, static_cast<std::size_t>(size)};
     const incoming_request incoming{request.port_cr, request.peer.get(), request.peer_port,
                                     request.ep != nullptr};
-    const status accepted = ep->accept(incoming, answer);
+    const status accepted = request.for_datagrams ? ep->datagrams.accept(incoming, answer)
+                                                  : ep->accept(incoming, answer);
     if (accepted.ok())
         request.ia->destroy(request);
     else
@@ -67,7 +70,8 @@ status dapl_cr_handoff(cr &request, DAT_CONN_QUAL qualifier)
         return invalid_handle(DAT_INVALID_HANDLE_CR);
     const cr_params params{request.peer.get(),
                            request.peer_port,
-                           {request.data, static_cast<std::size_t>(request.data_size)}};
+                           {request.data, static_cast<std::size_t>(request.data_size)},
+                           request.for_datagrams};
     if (to->request_arrived(request.port_cr, params))
         request.release_endpoint();
     else

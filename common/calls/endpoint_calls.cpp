@@ -35,11 +35,12 @@ bool fits(const DAT_EP_ATTR &attr, const hca_attr &limits)
                                          DAT_COMPLETION_UNSIGNALLED_FLAG |
                                          DAT_COMPLETION_EVD_THRESHOLD_FLAG;
     constexpr unsigned request_completion = recv_completion | DAT_COMPLETION_SUPPRESS_FLAG;
-    return attr.service_type == DAT_SERVICE_TYPE_RC && is_one_qos(attr.qos) &&
+    const bool datagrams = is_for_datagrams(attr);
+    const DAT_UINT64 longest = datagrams ? limits.max_datagram_size : limits.max_message_size;
+    return (datagrams || attr.service_type == DAT_SERVICE_TYPE_RC) && is_one_qos(attr.qos) &&
            !has_unknown_bits(attr.recv_completion_flags, recv_completion) &&
            !has_unknown_bits(attr.request_completion_flags, request_completion) &&
-           attr.max_message_size <= limits.max_message_size &&
-           attr.max_rdma_size <= limits.max_rdma_size &&
+           attr.max_message_size <= longest && attr.max_rdma_size <= limits.max_rdma_size &&
            within(attr.max_recv_dtos, limits.max_dto_per_ep) &&
            within(attr.max_request_dtos, limits.max_dto_per_ep) &&
            within(attr.max_recv_iov, limits.max_iov_per_dto) &&
@@ -51,6 +52,10 @@ bool fits(const DAT_EP_ATTR &attr, const hca_attr &limits)
 /// Checks endpoint attributes; `position` is their argument number in the call.
 status check_attr(const DAT_EP_ATTR &attr, const hca_attr &limits, int position)
 {
+    const bool unreliable =
+        static_cast<int>(attr.service_type) == static_cast<int>(DAT_IB_SERVICE_TYPE_UD);
+    if (unreliable && limits.max_datagram_size == 0)
+        return not_supported;
     if (!fits(attr, limits))
         return invalid_parameter(position);
     const bool solicited = (attr.recv_completion_flags & DAT_COMPLETION_SOLICITED_WAIT_FLAG) != 0;
@@ -61,7 +66,8 @@ status check_attr(const DAT_EP_ATTR &attr, const hca_attr &limits, int position)
 DAT_EP_ATTR completed(DAT_EP_ATTR attr, const hca_attr &limits)
 {
     if (attr.max_message_size == 0)
-        attr.max_message_size = limits.max_message_size;
+        attr.max_message_size =
+            is_for_datagrams(attr) ? limits.max_datagram_size : limits.max_message_size;
     if (attr.max_rdma_size == 0)
         attr.max_rdma_size = limits.max_rdma_size;
     attr.max_rdma_read_in =
@@ -214,6 +220,11 @@ status check_connect(const endpoint &ep, DAT_TIMEOUT timeout_us, DAT_COUNT size,
     return offered ? success : not_supported;
 }
 
+status connect_one(endpoint &ep, const connect_request &wanted)
+{
+    return ep.datagrams.in_use() ? ep.datagrams.connect(wanted) : ep.connect(wanted);
+}
+
 } // namespace
 
 status dapl_ep_create(adapter &ia, DAT_PZ_HANDLE zone, DAT_EVD_HANDLE recv, DAT_EVD_HANDLE request,
@@ -238,6 +249,8 @@ status dapl_ep_create_with_srq(adapter &ia, DAT_PZ_HANDLE zone, DAT_EVD_HANDLE r
     if (objects.shared == nullptr || objects.shared->ia != &ia)
         return invalid_handle(DAT_INVALID_HANDLE_SRQ);
     const status fits = check_shared(objects, 2);
+    if (attr != nullptr && is_for_datagrams(*attr))
+        return not_supported;
     return fits.ok() ? create_ep(ia, objects, attr, 7, out) : fits;
 }
 
@@ -256,6 +269,10 @@ status dapl_ep_modify(endpoint &ep, DAT_EP_PARAM_MASK mask, const DAT_EP_PARAM *
     DAT_EP_PARAM now;
     ep.fill(now, false);
     const DAT_EP_PARAM then = merged(now, mask, *wanted);
+    if (ep.datagrams.any())
+        return ep.state_error();
+    if (now.srq_handle != DAT_HANDLE_NULL && is_for_datagrams(then.ep_attr))
+        return not_supported;
     ep_objects objects;
     if (const status found =
             find_objects(*ep.ia, then.pz_handle, then.recv_evd_handle, then.request_evd_handle,
@@ -281,7 +298,8 @@ status dapl_ep_connect(endpoint &ep, DAT_IA_ADDRESS_PTR address, DAT_CONN_QUAL q
         return checked;
     if (flags != DAT_CONNECT_DEFAULT_FLAG)
         return not_supported;
-    return ep.connect({address, qualifier, timeout, {bytes, static_cast<std::size_t>(size)}, qos});
+    return connect_one(ep,
+                       {address, qualifier, timeout, {bytes, static_cast<std::size_t>(size)}, qos});
 }
 
 status dapl_ep_dup_connect(endpoint &ep, DAT_EP_HANDLE model_handle, DAT_TIMEOUT timeout,
@@ -294,6 +312,8 @@ status dapl_ep_dup_connect(endpoint &ep, DAT_EP_HANDLE model_handle, DAT_TIMEOUT
         return checked;
     if (ep.state() != DAT_EP_STATE_UNCONNECTED)
         return ep.state_error();
+    if (ep.datagrams.in_use())
+        return not_supported;
     return ep.connect_like(*model, timeout, {bytes, static_cast<std::size_t>(size)}, qos);
 }
 
@@ -305,17 +325,18 @@ status dapl_ep_common_connect(endpoint &ep, DAT_IA_ADDRESS_PTR address, DAT_TIME
     if (const status checked = check_connect(ep, timeout, size, bytes, DAT_QOS_BEST_EFFORT, 3);
         !checked.ok())
         return checked;
-    return ep.connect({address,
-                       osd::address::port_of(address),
-                       timeout,
-                       {bytes, static_cast<std::size_t>(size)},
-                       DAT_QOS_BEST_EFFORT});
+    return connect_one(ep, {address,
+                            osd::address::port_of(address),
+                            timeout,
+                            {bytes, static_cast<std::size_t>(size)},
+                            DAT_QOS_BEST_EFFORT});
 }
 
 status dapl_ep_disconnect(endpoint &ep, DAT_CLOSE_FLAGS flags)
 {
     if (flags != DAT_CLOSE_ABRUPT_FLAG && flags != DAT_CLOSE_GRACEFUL_FLAG)
         return invalid_parameter(2);
+    ep.datagrams.abandon();
     return ep.disconnect(flags);
 }
 

@@ -90,6 +90,52 @@ void count(endpoint &ep, const extended_post &posted)
                     total_length(posted.request.segments, posted.request.local));
 }
 
+// ------------------------------------------------------------------------------------ datagrams
+
+/// Operations of datagram endpoints, of ports that have them.
+bool is_datagram_operation(DAT_EXTENDED_OP op)
+{
+    const int which = static_cast<int>(op);
+    return claims.datagrams && (which == DAT_IB_UD_SEND_OP || which == DAT_IB_UD_CM_FREE_OP ||
+                                which == DAT_IB_UD_AH_FREE_OP);
+}
+
+template <class Safety>
+status post_datagram(endpoint &ep, va_list &from)
+{
+    extended_request wanted;
+    wanted.segments = va_arg(from, DAT_COUNT);
+    wanted.local = va_arg(from, DAT_LMR_TRIPLET *);
+    const auto *to = va_arg(from, DAT_IB_ADDR_HANDLE *);
+    const auto cookie = va_arg(from, DAT_DTO_COOKIE);
+    wanted.flags = next_flags(from);
+    const status posted = ep.datagrams.post<Safety>(to, wanted, cookie);
+    if (posted.ok()) {
+        ep.counters.add(DCNT_EP_POST_SEND_UD);
+        ep.counters.add(DCNT_EP_POST_SEND_UD_DATA, total_length(wanted.segments, wanted.local));
+        note_time_of_post(ep);
+    }
+    return posted;
+}
+
+template <class Safety>
+status operate_datagrams(DAT_HANDLE handle, DAT_EXTENDED_OP op, va_list &from)
+{
+    endpoint *ep = from_handle<endpoint>(handle);
+    if (ep == nullptr)
+        return invalid_handle(DAT_INVALID_HANDLE_EP);
+    if (ep->ia->attr.max_datagram_size == 0)
+        return unknown_operation;
+    switch (static_cast<int>(op)) {
+    case DAT_IB_UD_CM_FREE_OP:
+        return ep->datagrams.free_context(va_arg(from, DAT_CONTEXT).as_ptr);
+    case DAT_IB_UD_AH_FREE_OP:
+        return ep->datagrams.free_address(va_arg(from, DAT_IB_ADDR_HANDLE *));
+    default:
+        return post_datagram<Safety>(*ep, from);
+    }
+}
+
 // ------------------------------------------------------------------------------- quick queries
 //
 // dat_ib_open_query opens the device alone. The handle is good for dat_ib_close_query only: it is
@@ -202,7 +248,11 @@ DAT_RETURN dapl_extension_op(DAT_HANDLE handle, DAT_EXTENDED_OP op, va_list argu
     va_copy(from, arguments);
     DAT_RETURN code = DAT_SUCCESS;
     extended_post wanted{};
-    const bool elsewhere = operate_elsewhere(handle, op, from, code);
+    bool elsewhere = operate_elsewhere(handle, op, from, code);
+    if (!elsewhere && is_datagram_operation(op)) {
+        elsewhere = true;
+        code = operate_datagrams<Safety>(handle, op, from).code();
+    }
     const bool known = !elsewhere && read_request(op, from, wanted);
     va_end(from);
     if (elsewhere)

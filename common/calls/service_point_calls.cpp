@@ -106,6 +106,8 @@ status dapl_rsp_create(adapter &ia, DAT_CONN_QUAL qualifier, DAT_EP_HANDLE ep_ha
         return invalid_handle(DAT_INVALID_HANDLE_EP);
     if (out == nullptr)
         return invalid_parameter(5);
+    if (ep->datagrams.in_use())
+        return not_supported;
     if (!ep->change_state(DAT_EP_STATE_UNCONNECTED, DAT_EP_STATE_RESERVED))
         return ep->state_error();
     service_point *made = nullptr;

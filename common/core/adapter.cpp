@@ -19,6 +19,8 @@ void keep_what_is_claimed(hca_attr &attr)
         attr.max_mws = 0;
     attr.immediate_data = attr.immediate_data && claims.immediate_data;
     attr.atomics = attr.atomics && claims.atomics;
+    if constexpr (!claims.datagrams)
+        attr.max_datagram_size = 0;
     attr.solicited_wait = attr.solicited_wait && claims.solicited_wait;
     attr.qos = claims.qos ? attr.qos : DAT_QOS_BEST_EFFORT;
     attr.ep_windows = attr.ep_windows && claims.ep_windows && attr.max_mws != 0;

@@ -9,6 +9,11 @@ namespace dapl::DAPL_TRANSPORT::core {
 
 namespace {
 
+bool is_receive(opcode operation)
+{
+    return operation == opcode::receive || operation == opcode::receive_datagram;
+}
+
 /// The type of the extended event that reports the end of a request.
 DAT_IB_EXT_TYPE extension_type(opcode operation)
 {
@@ -17,6 +22,10 @@ DAT_IB_EXT_TYPE extension_type(opcode operation)
         return DAT_IB_FETCH_AND_ADD;
     case opcode::compare_swap:
         return DAT_IB_CMP_AND_SWAP;
+    case opcode::send_datagram:
+        return DAT_IB_UD_SEND;
+    case opcode::receive_datagram:
+        return DAT_IB_UD_RECV;
     default:
         return DAT_IB_RDMA_WRITE_IMMED;
     }
@@ -38,6 +47,8 @@ void add_extension(const completion &done, DAT_EVENT &event)
         more.val.immed.data = done.immediate;
     } else {
         more.type = extension_type(done.wr->operation);
+        if (more.type == DAT_IB_UD_RECV && done.status == DAT_DTO_SUCCESS)
+            more.remote_ah.qpn = done.immediate;
     }
     more.status = done.status == DAT_DTO_SUCCESS ? DAT_OP_SUCCESS : DAT_IB_OP_ERR;
     event.event_number = static_cast<DAT_EVENT_NUMBER>(DAT_IB_DTO_EVENT);
@@ -55,7 +66,7 @@ void fill_transfer(const completion &done, endpoint &owner, DAT_EVENT &event)
     dto.operation = dto_of(done.wr->operation);
     dto.transfered_length = 0;
     if (done.status == DAT_DTO_SUCCESS)
-        dto.transfered_length = dto.operation == DAT_DTO_RECEIVE ? done.length : done.wr->length;
+        dto.transfered_length = is_receive(done.wr->operation) ? done.length : done.wr->length;
     dto.rmr_context = 0;
     if (claims.send_invalidate && dto.operation == DAT_DTO_RECEIVE &&
         done.status == DAT_DTO_SUCCESS && done.invalidated != 0) {

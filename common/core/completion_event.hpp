@@ -27,7 +27,7 @@ OSD_ALWAYS_INLINE bool fill_plain_event(const work_request &done, endpoint *owne
     const opcode operation = done.operation;
     if (operation != opcode::receive) {
         if ((claims.immediate_data || claims.atomics || claims.memory_windows ||
-             claims.read_to_rmr) &&
+             claims.read_to_rmr || claims.datagrams) &&
             operation > opcode::receive) [[unlikely]]
             return false;
         length = done.length;

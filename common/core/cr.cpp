@@ -11,7 +11,7 @@ namespace dapl::DAPL_TRANSPORT::core {
 cr::cr(const DAT_PROVIDER *vector, adapter &owner, transport::cr &&from_port,
        const cr_params &params, endpoint *brought)
     : object(vector, mark::cr, owner), port_cr(std::move(from_port)), ep(brought),
-      peer_port(params.peer_port)
+      peer_port(params.peer_port), for_datagrams(params.datagrams)
 {
     peer.assign(params.peer);
     const std::size_t kept = std::min(params.data.size, sizeof data);

@@ -25,6 +25,7 @@ public:
     endpoint *const ep; ///< the endpoint of an RSP or of a PSP that makes endpoints, or null
     osd::address peer;
     const DAT_PORT_QUAL peer_port;
+    const bool for_datagrams; ///< it asks for an address, see endpoint.hpp
     DAT_COUNT data_size;
     std::uint8_t data[private_data_limit]; ///< the consumer may write to it in place
     cr *next_early = nullptr;              ///< link of the list service_point::keep_early

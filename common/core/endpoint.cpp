@@ -291,12 +291,17 @@ user_of<evd> store_last_receive(endpoint &ep)
 
 } // namespace
 
+deferred_call notify_later(adapter &ia, user_of<evd> &&target, bool stored)
+{
+    return notify_later(to_notify(ia, std::move(target), stored), {});
+}
+
 deferred_call endpoint::connect_timed_out()
 {
     pending_event outcome;
     if (!fail_locally(DAT_CONNECTION_EVENT_TIMED_OUT, outcome))
         return {};
-    return notify_later(to_notify(*ia, std::move(outcome.target), outcome.stored), {});
+    return notify_later(*ia, std::move(outcome.target), outcome.stored);
 }
 
 status endpoint::accept(const incoming_request &request, const private_data &data)
@@ -408,6 +413,7 @@ void endpoint::shut_down()
         set_state(DAT_EP_STATE_DISCONNECTED);
         attempt_.end();
     }
+    datagrams.end();
     detach();
 }
 
@@ -643,11 +649,11 @@ namespace {
 bool same_qp(const DAT_EP_ATTR &a, const ep_objects &with_a, const DAT_EP_ATTR &b,
              const ep_objects &with_b)
 {
-    return with_a.zone == with_b.zone && with_a.recv == with_b.recv &&
-           with_a.request == with_b.request && a.max_recv_dtos == b.max_recv_dtos &&
-           a.max_request_dtos == b.max_request_dtos && a.max_recv_iov == b.max_recv_iov &&
-           a.max_request_iov == b.max_request_iov && a.max_rdma_read_in == b.max_rdma_read_in &&
-           a.max_rdma_read_out == b.max_rdma_read_out;
+    return is_for_datagrams(a) == is_for_datagrams(b) && with_a.zone == with_b.zone &&
+           with_a.recv == with_b.recv && with_a.request == with_b.request &&
+           a.max_recv_dtos == b.max_recv_dtos && a.max_request_dtos == b.max_request_dtos &&
+           a.max_recv_iov == b.max_recv_iov && a.max_request_iov == b.max_request_iov &&
+           a.max_rdma_read_in == b.max_rdma_read_in && a.max_rdma_read_out == b.max_rdma_read_out;
 }
 
 } // namespace

@@ -16,6 +16,8 @@
 #include "queue_pair.hpp"
 #include "timer.hpp"
 
+#include <dat2/dat_ib_extensions.h>
+
 namespace dapl::DAPL_TRANSPORT::core {
 
 inline constexpr std::size_t private_data_limit = 256; ///< bytes kept of what a peer sends
@@ -35,6 +37,96 @@ struct incoming_request {
     const DAT_SOCK_ADDR *peer;
     DAT_PORT_QUAL peer_port;
     bool reserves_endpoint; ///< the endpoint came with it, and waits for it in a state of its own
+};
+
+// The peers of a datagram endpoint: it is never connected, and stays in the state UNCONNECTED. A
+// connect or accept exchanges addresses with one peer, and there may be any number of peers. An
+// exchange and the address that it has brought are one object, behind two handles of the consumer:
+// the context of the event, for dat_ib_ud_cm_free, and the address handle, for dat_ib_ud_ah_free.
+// The object is destroyed when both are freed, or with its endpoint. In datagram_peers.cpp.
+
+class datagram_peer : public object {
+public:
+    static constexpr std::size_t slab_size = 32;
+    static constexpr object_type pool = object_type::peer;
+    static constexpr std::size_t data_limit = 256; ///< bytes kept of what a peer sends
+    static bool is_kind(mark kind) { return kind == mark::peer; }
+
+    datagram_peer(const DAT_PROVIDER *vector, adapter &owner, endpoint &of, bool calls,
+                  const pz *zone);
+
+    /// From the port.
+    void exchanged(DAT_EVENT_NUMBER event, const private_data &data, const datagram_address &peer);
+
+private:
+    friend class datagram_peers;
+
+    struct outcome {
+        user_of<evd> target;
+        bool stored = false;
+    };
+    bool conclude(DAT_EVENT_NUMBER event, const private_data &data, const datagram_address &peer,
+                  outcome &made);
+    DAT_EVENT event_of(DAT_EVENT_NUMBER event, const datagram_address &peer);
+    void note_begun();
+    bool withdraw();
+    void end_exchange();
+    void free_address();
+    deferred_call timed_out();
+
+    struct timer : timer_record {
+        datagram_peer *peer;
+    };
+
+    endpoint &ep_;
+    const bool calls_; ///< it was begun here
+    const pz *const zone_;
+    transport::exchange exchange_;
+    timer timeout_;
+    bool pending_ = true; ///< no event was made yet; guarded by the lock of the endpoint
+    bool made_ = false;   ///< the port has an exchange to be freed
+    bool begun_ = false;  ///< and one to be ended
+    std::atomic<bool> context_lives_{false};
+    std::atomic<bool> address_lives_{false};
+    datagram_peer *next_ = nullptr;
+    std::uint8_t data_[data_limit]; ///< the private data of the peer
+};
+
+/// A member of each endpoint. Its calls take the control lock of the endpoint.
+class datagram_peers {
+public:
+    explicit datagram_peers(endpoint &owner) : ep_(owner) {}
+
+    /// Whether the endpoint is one of datagrams.
+    bool in_use() const;
+    bool any() const { return first_ != nullptr; }
+    status connect(const connect_request &wanted);
+    status accept(const incoming_request &request, const private_data &data);
+    /// Abandons the exchanges that are under way, without events.
+    void abandon();
+    /// Ends all exchanges and addresses. The control lock is held.
+    void end();
+    /// The context of an event, and an address handle, are freed; the status is about argument 2.
+    status free_context(const void *context);
+    status free_address(const DAT_IB_ADDR_HANDLE *address);
+    /// Posts a datagram; the status is by the arguments of dat_ib_post_send_ud.
+    template <class Safety>
+    status post(const DAT_IB_ADDR_HANDLE *address, const extended_request &wanted,
+                DAT_DTO_COOKIE cookie);
+
+private:
+    /// Null when it is no address that this endpoint can send to.
+    datagram_peer *find(const DAT_IB_ADDR_HANDLE *address) const;
+    status check(const datagram_peer *to, const extended_request &wanted) const;
+    status begin(const connect_request &wanted, datagram_peer::outcome &made);
+    status ready() const;
+    datagram_peer *add(bool calls);
+    void remove(datagram_peer &gone);
+    void sweep();
+    datagram_peer *owned(const void *handle) const;
+
+    endpoint &ep_;
+    datagram_peer *first_ = nullptr;
 };
 
 class endpoint : public queue_pair {
@@ -86,6 +178,9 @@ public:
     void end_failures() OSD_EXCLUDES(lock_);
 
 private:
+    friend class datagram_peer;
+    friend class datagram_peers;
+
     struct pending_event;
     bool transition(DAT_EVENT_NUMBER event, const private_data &data, pending_event &made)
         OSD_EXCLUDES(lock_);
@@ -140,9 +235,14 @@ private:
     std::uint8_t peer_data_[private_data_limit]; ///< valid until reset or free
 
 public:
+    datagram_peers datagrams{*this};
     osd::mutex modifying; ///< held by dat_ep_modify, from reading the present values to its end
     endpoint_counters counters; // last member: far from the hot members
 };
+
+/// Notifies an EVD in which an event is stored, or had no room, once no lock is held: a proxy agent
+/// may run.
+deferred_call notify_later(adapter &ia, user_of<evd> &&target, bool stored);
 
 /// Values for a consumer that gives no attributes; within what the adapter can do.
 DAT_EP_ATTR default_ep_attr(const hca_attr &limits);

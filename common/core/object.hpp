@@ -40,10 +40,11 @@ enum class mark : std::uint32_t {
     cr = library_salt() ^ 10,
     srq = library_salt() ^ 11,
     csp = library_salt() ^ 12,
+    peer = library_salt() ^ 13,
 };
 
 /// The pool of the adapter that an object lives in.
-enum class object_type { pz, lmr, rmr, cno, evd, srq, ep, sp, cr, count };
+enum class object_type { pz, lmr, rmr, cno, evd, srq, ep, sp, cr, peer, count };
 
 /// First in every object: the provider word must be the first word of what a handle points to,
 /// because the registry dispatches through it.

@@ -180,6 +180,7 @@ status queue_pair::alloc_qp()
         .max_rdma_read_out = attr_.max_rdma_read_out,
         .receiver = shared_ ? recv_queue_ : nullptr,
         .concurrent_posts = has_concurrent_posts(*ia),
+        .datagrams = is_for_datagrams(attr_),
     };
     transport::cq *recv_cq = recv_evd_ ? recv_evd_->cq() : nullptr;
     transport::cq *send_cq = request_evd_ ? request_evd_->cq() : nullptr;
@@ -414,7 +415,8 @@ void queue_pair::open_sends(bool open)
 
 void queue_pair::open_recvs()
 {
-    const bool open = max_recv_iov_ != 0 && !shared_;
+    // Receives of datagrams take the slow path, which says what they are.
+    const bool open = max_recv_iov_ != 0 && !shared_ && !is_for_datagrams(attr_);
     open_recvs_ = open ? recv_queue_ : &closed_ring;
     gates_of(*this).recvs.posts.set_ready(open);
 }
@@ -432,6 +434,12 @@ namespace {
 bool admits_requests(DAT_EP_STATE now, bool usable)
 {
     return usable && (now == DAT_EP_STATE_CONNECTED || now == DAT_EP_STATE_DISCONNECTED);
+}
+
+/// Whether suppressed successes may be asked for.
+bool has_requests(const DAT_EP_ATTR &attr, DAT_EP_STATE now, bool usable)
+{
+    return is_for_datagrams(attr) || admits_requests(now, usable);
 }
 
 /// [nth_signal] Gives requests back that have succeeded silently, as the port says; the polling
@@ -577,7 +585,7 @@ transport::wr *queue_pair::next_request(opcode operation, DAT_UINT64 length, DAT
     if constexpr (claims.nth_signal)
         if (request == nullptr && send_queue_ != nullptr) {
             const auto give_back = [this] {
-                if (send_queue_ != nullptr && admits_requests(state(), usable_))
+                if (send_queue_ != nullptr && has_requests(attr_, state(), usable_))
                     give_back_done(*send_queue_, qp_);
             };
             if (operation == opcode::bind || !send_queue_->is_concurrent())
@@ -585,7 +593,7 @@ transport::wr *queue_pair::next_request(opcode operation, DAT_UINT64 length, DAT
                              // already
             else
                 with_gate_closed(gates_of(*this).sends, give_back);
-            if (send_queue_ != nullptr && admits_requests(state(), usable_))
+            if (send_queue_ != nullptr && has_requests(attr_, state(), usable_))
                 request = send_queue_->take_slowly();
         }
     if (request == nullptr)
@@ -711,7 +719,8 @@ DAT_RETURN queue_pair::post_recv_slowly(DAT_COUNT segments, const DAT_LMR_TRIPLE
     transport::wr *request = recv_queue_ == nullptr ? nullptr : recv_queue_->take_slowly();
     if (request == nullptr)
         return refused(no_recvs_or(out_of_memory));
-    fill(*request, opcode::receive, total_length(segments, local), cookie);
+    fill(*request, is_for_datagrams(attr_) ? opcode::receive_datagram : opcode::receive,
+         total_length(segments, local), cookie);
     apply_flags(*request, flags, *recv_queue_, *recv_evd_.get());
     return post_filled_recv(*request, segments, local);
 }

@@ -15,7 +15,6 @@
 #include "evd.hpp"
 #include "post_gates.hpp"
 #include "pz.hpp"
-#include "segments.hpp"
 #include "shared_recv_queue.hpp"
 #include "thread_safety.hpp"
 
@@ -29,6 +28,13 @@ struct ep_objects {
     evd *connect = nullptr;
     shared_recv_queue *shared = nullptr; ///< SRQ from which it takes receives; never changes
 };
+
+/// Whether an endpoint with these attributes is for datagrams.
+inline bool is_for_datagrams(const DAT_EP_ATTR &attr)
+{
+    return claims.datagrams &&
+           static_cast<int>(attr.service_type) == static_cast<int>(DAT_IB_SERVICE_TYPE_UD);
+}
 
 class alignas(post_gates) queue_pair : public object {
 public:

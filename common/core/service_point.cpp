@@ -6,6 +6,8 @@
 #include "cr.hpp"
 #include "dapl_debug.hpp"
 
+#include <cstring>
+
 namespace dapl::DAPL_TRANSPORT::core {
 
 status service_point::listen(DAT_CONN_QUAL &where)
@@ -94,6 +96,26 @@ void service_point::give_back(endpoint *ep)
     reserved_ = ep;
 }
 
+namespace {
+
+/// Such a request has an event number of its own.
+void add_datagrams(DAT_EVENT &event)
+{
+    event.event_number = static_cast<DAT_EVENT_NUMBER>(DAT_IB_UD_CONNECTION_REQUEST_EVENT);
+    DAT_IB_EXTENSION_EVENT_DATA more{};
+    more.type = DAT_IB_UD_CONNECT_REQUEST;
+    std::memcpy(event.event_extension_data, &more, sizeof more);
+}
+
+/// The endpoints that service points bring are for connections.
+bool takes(const service_point &at, const cr_params &params)
+{
+    return !params.datagrams || (at.ia->attr.max_datagram_size != 0 && !at.is_reserved &&
+                                 at.flags == DAT_PSP_CONSUMER_FLAG);
+}
+
+} // namespace
+
 DAT_EVENT service_point::arrival_event(cr &request)
 {
     DAT_EVENT event{};
@@ -104,6 +126,8 @@ DAT_EVENT service_point::arrival_event(cr &request)
     arrival.local_ia_address_ptr = const_cast<DAT_SOCK_ADDR *>(ia->attr.address);
     arrival.conn_qual = qualifier();
     arrival.cr_handle = to_handle(&request);
+    if (request.for_datagrams)
+        add_datagrams(event);
     return event;
 }
 
@@ -158,7 +182,7 @@ void service_point::drop(cr &request)
 bool service_point::request_arrived(transport::cr &port_cr, const cr_params &params)
 {
     endpoint *ep = nullptr;
-    if (!endpoint_for_request(ep))
+    if (!takes(*this, params) || !endpoint_for_request(ep))
         return false;
     cr *request = ia->make<cr>(std::move(port_cr), params, ep);
     if (request == nullptr) {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "pz.hpp"
-#include "segments.hpp"
 #include "thread_safety.hpp"
 #include "work_queue.hpp"
 

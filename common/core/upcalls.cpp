@@ -21,6 +21,12 @@ void dapl_evd_connection_callback(endpoint &ep, DAT_EVENT_NUMBER event, const pr
     ep.connection_changed(event, data);
 }
 
+void dapl_datagram_peer_callback(datagram_peer &peer, DAT_EVENT_NUMBER event,
+                                 const private_data &data, const datagram_address &address)
+{
+    peer.exchanged(event, data, address);
+}
+
 void dapl_evd_dto_callback(evd &target)
 {
     target.completion_arrived();

@@ -32,6 +32,7 @@ constexpr group groups[] = {
     {"RMR", "memory windows"},
     {"SRQ", "shared receive queues"},
     {"EXT", "immediate data, atomics"},
+    {"UD", "unreliable datagrams"},
     {"LIFE", "teardown, reopening, processes"},
 };
 

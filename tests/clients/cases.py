@@ -186,6 +186,26 @@ def dtestx(at: Place) -> Case:
     )
 
 
+def dtestx_datagrams(at: Place, name: str, more: tuple[str, ...], about: str) -> Case:
+    """Both sides connect and listen: addresses go both ways, and then four datagrams each."""
+    def part(role: tuple[str, ...]) -> Part:
+        return Part(
+            argv=("dtestx", "-P", at.adapter, "-u", *more, *role),
+            required=(r"Connected! 4 endpoints", r"IB extension test - UD test PASSED"),
+            forbidden=(*DTEST_FORBIDDEN, r"not supported"),
+        )
+
+    return Case(
+        name=name,
+        server=part(("-s",)),
+        clients=(part(("-c", "-h", at.host)),),
+        ready=SIDE_CHANNEL,
+        ports=DTEST_PORTS,
+        tags=frozenset({"datagrams"}),
+        about=about,
+    )
+
+
 # ---------------------------------------------------------------------------------------------
 # dapltest
 # ---------------------------------------------------------------------------------------------
@@ -345,4 +365,7 @@ def all_cases(at: Place, foreign_libdat2: bool = False) -> list[Case]:
         dtestsrq(at, "dtestsrq-S0", "-S 0 -c 4 -B 10 -b 2048"),
         dtestsrq(at, "dtestsrq", "-c 4 -B 10 -b 2048"),
         dtestx(at),
+        dtestx_datagrams(at, "dtestx-u", (), "dtestx: datagrams of one endpoint on each side"),
+        dtestx_datagrams(at, "dtestx-u-m", ("-m",),
+                         "dtestx: datagrams of one endpoint to four, and back"),
     ]

@@ -120,8 +120,9 @@ namespace {
 fault *fault_of(const completion &done)
 {
     plan &now = the_plan();
-    const subject kind = done.wr->operation == opcode::receive ? subject::receive_completion
-                                                               : subject::request_completion;
+    const opcode operation = done.wr->operation;
+    const bool received = operation == opcode::receive || operation == opcode::receive_datagram;
+    const subject kind = received ? subject::receive_completion : subject::request_completion;
     fault *const of_all = now.due(subject::completion);
     fault *const of_kind = now.due(kind);
     return of_all != nullptr ? of_all : of_kind;

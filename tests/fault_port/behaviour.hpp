@@ -59,6 +59,9 @@ void after_success(Args &...args)
     } else if constexpr (what == subject::qp_set_watermarks) {
         if (comes_early(subject::ep_watermark_callback))
             dapl_ep_watermark_callback(*std::get<0>(all).owner);
+    } else if constexpr (what == subject::exchange_begin) {
+        if (comes_early(subject::datagram_peer_callback))
+            dapl_datagram_peer_callback(std::get<2>(all), DAT_CONNECTION_EVENT_UNREACHABLE, {}, {});
     } else if constexpr (what == subject::connect) {
         if (comes_early(subject::evd_connection_callback))
             dapl_evd_connection_callback(*std::get<0>(all).owner, DAT_CONNECTION_EVENT_ESTABLISHED,
@@ -210,7 +213,8 @@ auto pass_on(Call call, Args &...args) -> decltype(call(args...))
             return call(args...);
         }
     }
-    if constexpr (what == subject::evd_connection_callback)
+    if constexpr (what == subject::evd_connection_callback ||
+                  what == subject::datagram_peer_callback)
         if (due->does == action::event)
             std::get<1>(all) = static_cast<DAT_EVENT_NUMBER>(due->amount);
     if constexpr (what != subject::cr_callback)

@@ -36,6 +36,9 @@ void dapl_evd_dto_callback(evd &on)
     on.completed();
 }
 void dapl_evd_connection_callback(endpoint &, DAT_EVENT_NUMBER, const private_data &) {}
+void dapl_datagram_peer_callback(datagram_peer &, DAT_EVENT_NUMBER, const private_data &,
+                                 const datagram_address &)
+{}
 void dapl_srq_limit_callback(shared_recv_queue &) {}
 void dapl_ep_watermark_callback(endpoint &) {}
 void dapl_evd_cq_async_error_callback(evd &) {}

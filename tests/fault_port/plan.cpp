@@ -241,7 +241,9 @@ const char *objection_to_operation(action does, subject name)
     case action::late:
         return name == subject::completion_notify ? nullptr : "is no completion";
     case action::event:
-        return name == subject::evd_connection_callback ? nullptr : "has no event";
+        return name == subject::evd_connection_callback || name == subject::datagram_peer_callback
+                   ? nullptr
+                   : "has no event";
     default:
         return "is no completion";
     }

@@ -58,6 +58,10 @@ inline void spoil(cr_params &params)
 {
     params.data = {};
 }
+inline void spoil(datagram_address &peer)
+{
+    ++peer.number;
+}
 inline void spoil(extended_request &wanted)
 {
     ++wanted.immediate;

@@ -64,6 +64,9 @@ struct types {
         static constexpr const char *kind = "srq";
         shared_recv_queue *owner = nullptr;
     };
+    struct exchange : object<wrapped_transport::exchange> {
+        static constexpr const char *kind = "exchange";
+    };
     struct listener : object<wrapped_transport::listener> {
         static constexpr const char *kind = "listener";
         service_point *owner = nullptr;
@@ -87,6 +90,8 @@ template <>
 inline constexpr bool is_wrapped<types::qp> = true;
 template <>
 inline constexpr bool is_wrapped<types::srq> = true;
+template <>
+inline constexpr bool is_wrapped<types::exchange> = true;
 template <>
 inline constexpr bool is_wrapped<types::listener> = true;
 

@@ -23,7 +23,8 @@ ALTERED = 1500
 PORT, SOURCES = 48211, 48300
 TRACED = "soft-udp-traced"
 SENT = "frame.packet_flags_direction == 2"
-NOT_DECODED = {"segment.payload_size": "segment.payload", "padding_size": "padding"}
+NOT_DECODED = {"segment.payload_size": "segment.payload", "padding_size": "padding",
+               "message_size": "message"}
 options = argparse.Namespace()
 
 

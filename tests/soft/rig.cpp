@@ -71,8 +71,9 @@ void on_trouble(key_trouble what, const net_address &)
 
 std::atomic<int> troubles[2];
 
-const upcalls upcall_table{on_completion, on_overflow,  on_connection, on_ended,   on_request,
-                           on_limit,      on_watermark, on_path,       on_trouble, nullptr};
+const upcalls upcall_table{on_completion, on_overflow, on_connection, on_ended,
+                           on_request,    on_limit,    on_watermark,  on_path,
+                           on_trouble,    nullptr,     on_connection};
 
 void inbox::put(const told &what)
 {
@@ -204,6 +205,7 @@ end::end(host &of_, const end_options &options) : of(of_), buffer(of_, options.b
     REQUIRE(of.hca.make_queue(send_queue, this, options.queue_depth));
     REQUIRE(of.hca.make_queue(receive_queue, this, options.queue_depth));
     pair_params params;
+    params.use = options.use;
     params.owner = this;
     params.domain = options.domain == nullptr ? &of.domain : options.domain;
     params.send_queue = &send_queue;

@@ -129,6 +129,7 @@ struct end_options {
     shared_receives *shared = nullptr;
     void *receiver = nullptr;
     protection_domain *domain = nullptr;
+    pair_use use = pair_use::connection;
 };
 
 /// A queue pair with its completion queues and memory.

@@ -115,6 +115,8 @@ void add_body(fields &out, const packet &p)
     case packet_kind::challenge:
     case packet_kind::response:
         return out.add("token", p.token);
+    case packet_kind::datagram:
+        return out.add("message_size", p.message_size);
     default:
         return;
     }
@@ -264,6 +266,9 @@ void add_handshakes(std::vector<bytes> &all, std::uint8_t version, numbers &some
         std::memset(body + size, 0, 40);
         base.flags = flag_padded;
         all.push_back(packet_of(base, body, size + 40));
+        base.flags = flag_exchange;
+        if (kind == packet_kind::request)
+            all.push_back(packet_of(base, body, size));
     }
     for (const reject_code why : {reject_code::consumer, reject_code::no_listener})
         all.push_back(packet_of(sample_base(packet_kind::reject, version, some), body,
@@ -288,6 +293,16 @@ void add_others(std::vector<bytes> &all, std::uint8_t version, numbers &some)
     all.push_back(packet_of(
         sample_base(packet_kind::close, version, some), body,
         write_close(body, {close_code::terminate, fault::base_or_bounds, some.next32()})));
+}
+
+void add_datagrams(std::vector<bytes> &all, std::uint8_t version, numbers &some)
+{
+    base_header base = sample_base(packet_kind::datagram, version, some);
+    base.psn = base.ack = base.credit = 0;
+    const std::uint8_t body[64] = {};
+    all.push_back(packet_of(base, body, 0));
+    base.flags = flag_solicited;
+    all.push_back(packet_of(base, body, sizeof body));
 }
 
 void add_retries(std::vector<bytes> &all, numbers &some)
@@ -346,6 +361,7 @@ int main(int argc, char **argv)
         add_segments(all, version, some);
         add_handshakes(all, version, some);
         add_others(all, version, some);
+        add_datagrams(all, version, some);
     }
     add_retries(all, some);
     add_sealed_ones(all, some);

@@ -17,10 +17,11 @@ local SMALLEST_DATAGRAM, LARGEST_DATAGRAM = 512, 65507
 local kinds = {
     [1] = "Data", [2] = "Ack", [3] = "Probe", [4] = "Request", [5] = "Accept", [6] = "Reject",
     [7] = "Close", [8] = "Close ack", [9] = "Reset", [10] = "Retry", [11] = "Challenge",
-    [12] = "Response",
+    [12] = "Response", [14] = "Datagram",
 }
--- The flags that a kind may have: receiver not ready, late acknowledgement, padded, not fetched.
-local flags_of = { [1] = 2, [2] = 1 + 8, [4] = 4, [5] = 4 }
+-- The flags that a kind may have: receiver not ready, late acknowledgement, padded, not fetched,
+-- exchange, solicited.
+local flags_of = { [1] = 2, [2] = 1 + 8, [4] = 4 + 16, [5] = 4, [14] = 32 }
 local opcodes = {
     [0] = "RDMA write", [1] = "RDMA read request", [2] = "RDMA read response", [3] = "Send",
     [4] = "Send with invalidate", [5] = "Send with solicited event",
@@ -55,6 +56,8 @@ field("bool", "flags.receiver_not_ready", "Receiver not ready", 16, nil, 1)
 field("bool", "flags.late_ack", "Late acknowledgement", 16, nil, 2)
 field("bool", "flags.padded", "Padded", 16, nil, 4)
 field("bool", "flags.not_fetched", "Not fetched", 16, nil, 8)
+field("bool", "flags.exchange", "Exchange of addresses", 16, nil, 16)
+field("bool", "flags.solicited", "Solicited", 16, nil, 32)
 field("uint32", "to", "To (receiver's connection id)", base.HEX)
 field("uint32", "tag", "Tag (receiver's secret)", base.HEX)
 field("uint32", "from", "From (sender's connection id)", base.HEX)
@@ -104,6 +107,7 @@ field("uint8", "closing.code", "Reason", base.DEC, close_reasons)
 field("uint16", "closing.why", "Fault", base.HEX, faults)
 field("uint32", "closing.psn", "Sequence number of the refused datagram")
 field("uint64", "token", "Token", base.HEX)
+field("bytes", "message", "Message")
 field("bool", "sealed", "Sealed (encrypted)")
 field("bool", "sealed.odd_epoch", "Odd epoch", 16, nil, 1)
 field("uint64", "sealed.number", "Number")
@@ -355,10 +359,16 @@ local function read_token(r)
     r:end_here()
 end
 
+local function read_datagram(r)
+    r:expect(r.psn == 0 and r.ack == 0 and r.credit == 0, "a number in a datagram")
+    r:show("message", r:take(r:left()))
+end
+
 local bodies = {
     [1] = read_data, [2] = read_ack, [3] = reader.end_here, [4] = read_hello, [5] = read_hello,
     [6] = read_reject, [7] = read_close, [8] = reader.end_here, [9] = reader.end_here,
     [10] = read_retry, [11] = read_token, [12] = read_token,
+    [14] = read_datagram,
 }
 
 local function read_flags(r)
@@ -367,7 +377,8 @@ local function read_flags(r)
         return
     end
     r:show("flags", range)
-    for _, name in ipairs({ "receiver_not_ready", "late_ack", "padded", "not_fetched" }) do
+    for _, name in ipairs({ "receiver_not_ready", "late_ack", "padded", "not_fetched", "exchange",
+                              "solicited" }) do
         r:show("flags." .. name, range)
     end
     r.padded = bit.band(range:uint(), 4) ~= 0

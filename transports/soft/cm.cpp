@@ -3,6 +3,7 @@
 #include "upcall_table.hpp"
 
 #include "end_line.hpp"
+#include "exchange.hpp"
 
 #include "dapl_debug.hpp"
 #include "osd_address.hpp"
@@ -13,8 +14,6 @@
 namespace dapl::soft {
 
 // --------------------------------------------------------------------------------------- upcalls
-
-namespace {
 
 DAT_EVENT_NUMBER event_of(soft_hca::connection_event what)
 {
@@ -38,6 +37,8 @@ DAT_EVENT_NUMBER event_of(soft_hca::connection_event what)
     }
     return DAT_CONNECTION_EVENT_BROKEN;
 }
+
+namespace {
 
 void on_completion(void *owner)
 {
@@ -65,6 +66,9 @@ bool on_request(void *owner, soft_hca::inbound_request &request)
     params.peer = reinterpret_cast<const DAT_SOCK_ADDR *>(request.peer.get());
     params.peer_port = request.peer.port();
     params.data = {request.data, request.data_size};
+    params.datagrams = request.exchange;
+    if (request.exchange && !take_address(params.data))
+        return false;
     return dapls_cr_callback(*l.owner, incoming, params);
 }
 
@@ -112,11 +116,9 @@ void on_gone(void *owner)
 
 const soft_hca::upcalls upcall_table{on_completion, on_overflow, on_connection, log_end,
                                      on_request,    on_limit,    on_watermark,  on_path,
-                                     on_trouble,    on_gone};
+                                     on_trouble,    on_gone,     on_exchange};
 
 // ------------------------------------------------------------------------------------ operations
-
-namespace {
 
 /// What a call to begin a connection answers.
 status answer_of(soft_hca::queue_pair::start how)
@@ -132,6 +134,8 @@ status answer_of(soft_hca::queue_pair::start how)
     }
     return status::error(DAT_INTERNAL_ERROR);
 }
+
+namespace {
 
 status listen_error(const types::hca &h, DAT_CONN_QUAL qualifier, int error)
 {
@@ -151,6 +155,19 @@ bool has_port(DAT_CONN_QUAL qualifier)
 }
 
 } // namespace
+
+status aim(const types::hca &h, const connect_params &params, soft_hca::net_address &to)
+{
+    const bool fits = to.assign(reinterpret_cast<const sockaddr *>(params.address)) &&
+                      to.family() == h.interface.address.family();
+    if (!fits)
+        return status::error(DAT_INVALID_ADDRESS, DAT_INVALID_ADDRESS_UNSUPPORTED);
+    if (!has_port(params.qualifier))
+        return invalid_parameter(3);
+    if (params.qos != DAT_QOS_BEST_EFFORT)
+        to.set_traffic_class(h.params.class_of(params.qos));
+    return success;
+}
 
 status transport::dapls_ib_setup_conn_listener(hca &h, listener &l, service_point &owner,
                                                DAT_CONN_QUAL &qualifier)
@@ -176,16 +193,10 @@ void transport::dapls_ib_remove_conn_listener(listener &l)
 status transport::dapls_ib_connect(qp &q, const connect_params &params)
 {
     soft_hca::net_address to;
-    const bool fits = to.assign(reinterpret_cast<const sockaddr *>(params.address)) &&
-                      to.family() == q.parent->interface.address.family();
-    if (!fits)
-        return status::error(DAT_INVALID_ADDRESS, DAT_INVALID_ADDRESS_UNSUPPORTED);
-    if (!has_port(params.qualifier))
-        return invalid_parameter(3);
+    if (const status aimed = aim(*q.parent, params, to); !aimed.ok())
+        return aimed;
     if (params.data.size > soft_hca::max_private_data)
         return invalid_parameter(5);
-    if (params.qos != DAT_QOS_BEST_EFFORT)
-        to.set_traffic_class(q.parent->params.class_of(params.qos));
     return answer_of(q.pair.connect(to, params.qualifier, params.data.bytes, params.data.size));
 }
 

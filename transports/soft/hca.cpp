@@ -131,6 +131,12 @@ status open_device(types::hca &h)
     return status::error(DAT_INSUFFICIENT_RESOURCES, DAT_RESOURCE_DEVICE);
 }
 
+/// Bytes of the longest datagram; none is sealed.
+std::uint32_t largest_message(const types::hca &h)
+{
+    return h.params.key_file[0] != '\0' ? 0 : soft_hca::largest_message(h.device.datagram());
+}
+
 /// Whether peers of this host and user are accessed directly, and why not.
 void describe_direct_access(types::hca &h)
 {
@@ -150,6 +156,7 @@ void name_attributes(types::hca &h)
     hca_attr can;
     can.immediate_data = port_features.immediate_data;
     can.atomics = port_features.atomics;
+    can.max_datagram_size = port_features.datagrams ? largest_message(h) : 0;
     h.names.set({.provider = "soft",
                  .device = h.interface.name,
                  .mtu = h.datagram,
@@ -225,6 +232,7 @@ void transport::dapls_ib_query_hca(const hca &h, hca_attr &attr)
     attr.immediate_data = true;
     attr.atomics = true;
     attr.solicited_wait = true;
+    attr.max_datagram_size = largest_message(h);
     if (soft_hca::sets_traffic_classes(h.interface.address.family()))
         attr.qos = adapter_params::all_qualities;
     h.names.show_in(attr);

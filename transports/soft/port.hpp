@@ -83,6 +83,14 @@ struct types {
     struct cr : child {
         soft_hca::inbound_request *request = nullptr;
     };
+    /// Addresses go in front of the private data of a handshake between queue pairs that are made
+    /// for it.
+    struct exchange : child {
+        std::unique_ptr<soft_hca::queue_pair> pair; ///< until the exchange has ended
+        soft_hca::datagram_address peer;
+        datagram_peer *owner = nullptr;
+        bool calls = false;
+    };
     using wr = soft_wr;
 };
 
@@ -153,6 +161,14 @@ struct transport : dapls_ib<types> {
     static void dapls_ib_disconnect(qp &, DAT_CLOSE_FLAGS);
     static void dapls_ib_disconnect_clean(qp &);
 
+    // Datagrams: exchange.cpp
+    static status dapls_ib_exchange_begin(exchange &, qp &, datagram_peer &,
+                                          const connect_params &);
+    static status dapls_ib_exchange_accept(exchange &, cr &, qp &, datagram_peer &,
+                                           const private_data &);
+    static void dapls_ib_exchange_end(exchange &);
+    static void dapls_ib_exchange_free(exchange &) {}
+
     // The hot path: shall not block, allocate, log or make an upcall.
 
     static bool dapls_ib_completion_poll(cq &, completion &);
@@ -176,6 +192,7 @@ struct transport : dapls_ib<types> {
     static status dapls_ib_post_srq_recv(srq &, wr &, DAT_COUNT segments,
                                          const DAT_LMR_TRIPLET *local);
     static status dapls_ib_post_extended(qp &, wr &, const extended_request &);
+    static status dapls_ib_post_datagram(qp &, wr &, exchange &to, const extended_request &);
 
 private:
     static bool take(cq &, completion &) OSD_NOINLINE;
@@ -289,6 +306,17 @@ inline status transport::dapls_ib_post_extended(qp &q, wr &w, const extended_req
     r.atomic.compare_or_add = wanted.add_or_compare;
     r.atomic.swap = wanted.swap;
     return q.pair.post_send(r) ? success : out_of_memory;
+}
+
+inline status transport::dapls_ib_post_datagram(qp &q, wr &w, exchange &to,
+                                                const extended_request &wanted)
+{
+    soft_hca::request &r = w.request;
+    set_segments(r, wanted.segments, wanted.local);
+    r.kind = soft_hca::work::datagram;
+    r.flags = flags_of(wanted.flags);
+    r.remote.address = reinterpret_cast<std::uintptr_t>(&to.peer);
+    return q.pair.post_datagram(r) ? success : out_of_memory;
 }
 
 OSD_ALWAYS_INLINE void transport::set_receive(wr &w, DAT_COUNT segments,

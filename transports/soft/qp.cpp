@@ -13,6 +13,8 @@ soft_hca::pair_params pair_params_of(types::pd &domain, types::cq *recv_cq, type
                                      types::srq *shared, const qp_params &params)
 {
     soft_hca::pair_params out;
+    if (params.datagrams)
+        out.use = soft_hca::pair_use::datagrams;
     out.owner = params.owner;
     out.domain = &domain.domain;
     out.send_queue = send_cq == nullptr ? nullptr : &send_cq->queue;

@@ -76,6 +76,8 @@ send_result connection_state::send_handshake(peer_path &path, std::uint32_t ack,
     base.ack = asks ? understands_retry : ack;
     base.credit = credit;
     base.flags = padded != 0 ? flag_padded : 0;
+    if (asks && params_->use == pair_use::exchange)
+        base.flags |= flag_exchange;
     out_packet out;
     out.begin();
     out.add(out.header, write_base(out.header, base));

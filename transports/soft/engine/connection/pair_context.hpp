@@ -17,7 +17,14 @@ namespace soft_hca {
 
 class completion_queue;
 
+enum class pair_use : std::uint8_t {
+    connection,
+    datagrams, ///< is never connected: see datagrams.hpp
+    exchange,  ///< its connection brings private data both ways, and has ended then
+};
+
 struct pair_params {
+    pair_use use = pair_use::connection;
     void *owner = nullptr;
     protection_domain *domain = nullptr;
     completion_queue *send_queue = nullptr;

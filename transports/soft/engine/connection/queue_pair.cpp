@@ -37,6 +37,36 @@ bool queue_pair::post_receive(request &r)
     return true;
 }
 
+bool queue_pair::post_datagram(request &r)
+{
+    r.done = false;
+    r.status = work_status::success;
+    if (!sends.ring.post(r))
+        return false;
+    enter();
+    const bool dead = !connection_.current().is(reliable_connection::state::idle);
+    send_datagrams(*this, connection_.path(), dead);
+    leave();
+    return true;
+}
+
+datagram_address queue_pair::address()
+{
+    enter();
+    const datagram_address own{shard->io().address(), connection_.path().id(),
+                               connection_.path().tag()};
+    leave();
+    return own;
+}
+
+net_address queue_pair::peer()
+{
+    enter();
+    const net_address found = connection_.path().peer();
+    leave();
+    return found;
+}
+
 void queue_pair::ring_for(request *send)
 {
     if (!try_to_take()) {
@@ -167,7 +197,10 @@ void queue_pair::make_upcall(const upcalls &table, std::uint32_t event)
         size = connection_.current().take_private_data(data);
         leave();
     }
-    table.connection(params.owner, what, data, size);
+    if (params.use != pair_use::exchange)
+        table.connection(params.owner, what, data, size);
+    else if (what < connection_event::disconnected) // it may fail before the peer ends it
+        table.exchange(params.owner, what, data, size);
 }
 
 void queue_pair::tell_path(const upcalls &table)
@@ -187,7 +220,8 @@ void queue_pair::tell_end()
     enter();
     const connection_end end = record.ending.take();
     leave();
-    if (end.cause != end_cause::none && device->upcalls().ended != nullptr)
+    if (end.cause != end_cause::none && device->upcalls().ended != nullptr &&
+        params.use != pair_use::exchange)
         device->upcalls().ended(params.owner, end);
 }
 

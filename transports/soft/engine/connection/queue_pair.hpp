@@ -7,6 +7,7 @@
 // packets. No thread holds two queue pairs' locks.
 #pragma once
 
+#include "datagrams.hpp"
 #include "pair_context.hpp"
 #include "reliable_connection.hpp"
 
@@ -27,6 +28,11 @@ public:
     /// pair_params says; then it is not full.
     bool post_send(request &r);
     bool post_receive(request &r);
+    /// As post_send(), to a queue pair of datagrams. It is sent before the last post in front of it
+    /// returns.
+    bool post_datagram(request &r);
+    /// Where datagrams to it go, until it is reset.
+    datagram_address address();
     [[nodiscard]] start connect(const net_address &to, std::uint64_t qualifier, const void *data,
                                 std::size_t size);
     [[nodiscard]] start accept(inbound_request &from, const void *data, std::size_t size);
@@ -35,6 +41,8 @@ public:
     void abandon();
     /// Why its connection ended, unless that was told.
     void tell_end();
+    /// The host of the peer of an exchange.
+    net_address peer();
     /// Sets the limits on receives held from the shared queue.
     void set_watermarks(const high_watermarks &limits);
     std::uint32_t receives_held() const { return receives.shared_held->count(); }
@@ -54,6 +62,10 @@ public:
     void enter(completion_turn &turn) OSD_ACQUIRE(lock);
     void leave(completion_turn &turn) OSD_RELEASE(lock) { leave(&turn); }
     reliable_connection &connection() OSD_REQUIRES(lock) { return connection_; }
+    void receive_datagram(const packet &p, const net_address &from) OSD_REQUIRES(lock)
+    {
+        soft_hca::receive_datagram(*this, connection_.path(), p, from);
+    }
 
     // --- the device's side
 

@@ -129,6 +129,8 @@ void reliable_connection::adopt_peer(const net_address &from, const handshake &h
     requests_.reads().set_limit(std::max<std::uint32_t>(reads.out, 1));
     (void)requests_.grant_credit(credit);
     rx_.expect(hello.first_psn);
+    if (pair_->params.use == pair_use::exchange)
+        return;
     const bool calls = state_.is(state::connecting);
     pair_->sends.direct = pair_->device->direct.begin(
         pair_->shard->io().address(), from, {path_.id(), path_.tag(), hello.id, hello.tag, calls},
@@ -173,7 +175,12 @@ bool reliable_connection::on_accept(const packet &p, const net_address &from,
         state_.keep_private_data(p);
         establish();
     }
-    rx_.ack().owe_now(); // the peer waits for it
+    rx_.ack().owe_now();                                          // the peer waits for it
+    if (pair_->params.use == pair_use::exchange && connected()) { // our close answers it
+        close({}, osd::now_ns());
+        enter_dead();
+        update_due();
+    }
     return true;
 }
 
@@ -431,10 +438,13 @@ void reliable_connection::on_close(const packet &p, std::int64_t now)
     if (connected() && !before(tx_.next_psn(), p.base.ack))
         tx_.on_acknowledgement(p.base, p.sack, p.sack_words, now);
     tx_.send_plain(packet_kind::close_ack, nullptr, 0);
+    const bool exchanged = pair_->params.use == pair_use::exchange;
     if (state_.is(state::accepting))
-        return die(connection_event::accept_failed);
+        return die(exchanged ? connection_event::established : connection_event::accept_failed);
     if (!connected())
         return;
+    if (exchanged)
+        return enter_dead();
     if (p.closing.code == close_code::disconnect)
         return die(connection_event::disconnected);
     request *culprit = tx_.request_of(p.closing.psn);

@@ -237,17 +237,29 @@ void progress_engine::receive_any(const std::uint8_t *bytes, std::size_t size,
     if (p.base.kind == packet_kind::request)
         return;
     queue_pair *pair = pairs_.find(p.base.to);
+    const bool connects = p.base.kind != packet_kind::datagram;
     if (pair == nullptr) {
-        if (context_.closing.accept(p, from, context_.io()))
+        if (connects && context_.closing.accept(p, from, context_.io()))
             return;
         ++strays_.unknown;
         return send_reset(p, from, now);
     }
+    if (!connects)
+        return receive_datagram(*pair, p, from, now);
     reliable_connection &connection = enter_connection(*pair, now);
     if (p.base.kind != packet_kind::accept)
         connection.receive(p, from, bytes, size, now);
     else if (!connection.on_accept(p, from, nullptr))
         send_reset(p, from, now);
+}
+
+/// Receives a message that is sent without a connection.
+void progress_engine::receive_datagram(queue_pair &pair, const packet &p, const net_address &from,
+                                       std::int64_t now)
+{
+    turn_.end_if_asked();
+    switch_to(&pair, now);
+    pair.receive_datagram(p, from);
 }
 
 /// Receives a datagram on a device with a key. A packet that is not sealed with this key, or is for

@@ -74,6 +74,8 @@ private:
                         std::int64_t now, bool by_ring) OSD_REQUIRES(poll_lock_);
     void receive_any(const std::uint8_t *bytes, std::size_t size, const net_address &from,
                      std::int64_t now, bool by_ring) OSD_REQUIRES(poll_lock_) OSD_NOINLINE;
+    void receive_datagram(queue_pair &pair, const packet &p, const net_address &from,
+                          std::int64_t now) OSD_REQUIRES(poll_lock_) OSD_UNCHECKED;
     void receive_sealed(std::uint8_t *bytes, std::size_t size, const net_address &from,
                         std::int64_t now) OSD_REQUIRES(poll_lock_);
     void receive_opened(const std::uint8_t *bytes, std::size_t size, const net_address &from,

@@ -174,6 +174,7 @@ inbound_request *connections::remember(request_socket &through, const packet &p,
     made->hello = p.hello;
     made->credit = p.base.credit;
     made->version = p.base.version;
+    made->exchange = (p.base.flags & flag_exchange) != 0;
     made->data_size = p.private_size;
     std::memcpy(made->data, p.private_data, p.private_size);
     made->source = source;

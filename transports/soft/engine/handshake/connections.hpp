@@ -42,6 +42,7 @@ struct inbound_request {
     handshake hello;
     std::uint32_t credit = 0;
     std::uint8_t version = first_version;
+    bool exchange = false; ///< its sender wants an address for datagrams
     std::uint8_t data[max_private_data];
     std::uint16_t data_size = 0;
     std::unique_ptr<seal_offer> offer; ///< key agreement of a sealed request, or null

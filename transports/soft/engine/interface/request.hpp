@@ -38,6 +38,7 @@ enum class work : std::uint8_t {
     compare_swap,
     bind, ///< a window: see memory_windows::prepare
     receive,
+    datagram, ///< `remote.address` is that of a datagram_address
 };
 
 enum request_flags : std::uint8_t {
@@ -149,6 +150,7 @@ enum class brought : std::uint8_t {
     nothing,
     immediate,
     invalidation, ///< the peer took a key away
+    sender,       ///< datagram: the id of the queue pair that sent it
 };
 
 struct completion_record {
@@ -162,7 +164,7 @@ struct completion_record {
 
     struct request *request;
     std::uint32_t length;    ///< received
-    std::uint32_t immediate; ///< immediate data, or the key that the peer took away
+    std::uint32_t immediate; ///< immediate data, the key that the peer took away, or the sender
     std::uint32_t pair;      ///< id of the queue pair, for completion_queue::end_receive
     std::uint8_t shard;      ///< index of the queue pair's shard, for completion_queue::end_receive
     work_status status;

@@ -54,6 +54,9 @@ struct upcalls {
     /// The network interface of the device was removed: settings::watched. It should fail now. By
     /// the thread of the device that takes requests.
     void (*gone)(void *device_owner);
+    /// As connection(), of a queue pair that is for an exchange: one event, from established to
+    /// accept_failed. Null where there are none.
+    void (*exchange)(void *pair_owner, connection_event what, const void *data, std::size_t size);
 
     void report(key_trouble what, const net_address &peer) const
     {

@@ -319,6 +319,15 @@ bool parse_close(reader &in, packet &out)
            in.left() == 0;
 }
 
+/// It takes no numbers, and is not sealed: its sender would need a key for each peer.
+bool parse_datagram(reader &in, packet &out)
+{
+    out.message = in.rest();
+    out.message_size = static_cast<std::uint32_t>(in.left());
+    return (out.base.psn | out.base.ack | out.base.credit) == 0 &&
+           out.base.version != sealed_version;
+}
+
 std::uint16_t flags_of(packet_kind kind)
 {
     switch (kind) {
@@ -328,8 +337,11 @@ std::uint16_t flags_of(packet_kind kind)
     case packet_kind::reference:
         return flag_late_ack;
     case packet_kind::request:
+        return flag_padded | flag_exchange;
     case packet_kind::accept:
         return flag_padded;
+    case packet_kind::datagram:
+        return flag_solicited;
     default:
         return 0;
     }
@@ -397,6 +409,8 @@ OSD_ALWAYS_INLINE bool parse_body(reader &in, const std::uint8_t *bytes, packet 
         return in.left() == 0;
     case packet_kind::retry:
         return in.left() == 0 && names_versions(out.base, bytes);
+    case packet_kind::datagram:
+        return parse_datagram(in, out);
     case packet_kind::reference:
         return false; // see parse_local()
     }

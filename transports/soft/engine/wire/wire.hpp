@@ -50,6 +50,7 @@ enum class packet_kind : std::uint8_t {
     challenge = 11, ///< goes to an address that packets of the peer seem to come from
     response = 12,  ///< answers a challenge
     reference = 13, ///< only in rings: a segment of a send whose payload is in the sender's memory
+    datagram = 14,  ///< a message without a connection
 };
 
 /// Flags of the base header.
@@ -58,6 +59,8 @@ enum : std::uint16_t {
     flag_late_ack = 2,           ///< set in data: no completion waits for its acknowledgement
     flag_padded = 4,             ///< set in a request or accept: zeros fill the datagram
     flag_not_fetched = 8,        ///< set in an ack: the payload of a reference could not be read
+    flag_exchange = 16,          ///< set in a request: it is about the address for datagrams
+    flag_solicited = 32,         ///< set in a datagram
 };
 
 /// The `ack` of a request whose sender answers a retry.
@@ -94,6 +97,8 @@ inline constexpr std::size_t far_piece_size = 12;
 inline constexpr std::size_t max_header_size = base_size + untagged_size + atomic_request_size;
 
 inline constexpr std::size_t max_private_data = 256;
+/// The receive of a datagram begins with the addresses of both sides, as InfiniBand has them.
+inline constexpr std::size_t datagram_header_size = 40;
 inline constexpr std::uint32_t max_sack_words = 8;
 inline constexpr std::size_t smallest_datagram = 512; ///< that a peer may ask for
 inline constexpr std::size_t largest_datagram = 65507;
@@ -228,6 +233,8 @@ struct packet {
     std::uint64_t token = 0; ///< token of a challenge, which its response repeats
     const std::uint8_t *private_data = nullptr;
     std::uint16_t private_size = 0;
+    const std::uint8_t *message = nullptr; ///< of a datagram
+    std::uint32_t message_size = 0;
     std::uint32_t padding = 0; ///< bytes behind the private data of a request or accept
     std::uint32_t sack_words = 0;
     std::uint32_t sack[max_sack_words];
