@@ -180,8 +180,14 @@ DAT_RETURN evd::dequeuing<Hold>::marked(evd &e, DAT_EVENT &event)
         return keepable(e, event);
     }
     if (state == (ordered | Hold::plain))
-        return e.take_plain<dequeuing_merged<Hold>>(event);
+        return merged(e, event);
     return pending(e, event);
+}
+
+template <class Hold>
+DAT_RETURN evd::dequeuing<Hold>::merged(evd &e, DAT_EVENT &event)
+{
+    return e.take_plain<dequeuing_merged<Hold>>(event);
 }
 
 /// A thread that has the claim for the last call of a row keeps it.
@@ -195,7 +201,7 @@ DAT_RETURN evd::dequeuing<Hold>::keepable(evd &e, DAT_EVENT &event)
     case 0:
         return e.take_plain<dequeuing>(event);
     case ordered:
-        return e.take_plain<dequeuing_merged<Hold>>(event);
+        return merged(e, event);
     default:
         return pending(e, event);
     }
@@ -308,18 +314,25 @@ status evd::wait_slowly(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &
     return leave_wait(answer, gives_nmore(answer) ? nmore : 0);
 }
 
-/// A wait of the keeper that the straight line does not end; it is in the door. Where it has to
-/// sleep it becomes a wait as of others.
+/// A wait of the keeper that the straight line does not end; it is in the door. Merged streams have
+/// a straight line of their own.
 status evd::as_keeper::wait(evd &e, DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &event,
                             DAT_COUNT &nmore)
 {
+    constexpr std::uint32_t merged = ordered | plain;
+    if (e.state_.load() != merged || threshold != 1 ||
+        !waiting_once::if_waitable<waiting_once_merged>(e, event)) [[unlikely]]
+        return wait_slowly(e, timeout_us, threshold, event, nmore);
+    nmore = e.count_rest(merged);
+    e.claim_.leave();
+    return success;
+}
+
+/// Where it has to sleep it becomes a wait as of others.
+status evd::as_keeper::wait_slowly(evd &e, DAT_TIMEOUT timeout_us, DAT_COUNT threshold,
+                                   DAT_EVENT &event, DAT_COUNT &nmore)
+{
     const bool kept = (e.state_.load() & consumer_claim::kept) != 0;
-    if (kept && threshold == 1 && (e.state_.load() & ~of_claim) == ordered &&
-        waiting_once::marked(e, event)) {
-        nmore = e.available(INT_MAX);
-        e.claim_.leave();
-        return success;
-    }
     if (kept && (timeout_us == 0 || threshold != 1 || (e.state_.load() & ~of_claim) != 0)) {
         const status first = e.wait_claimed(0, threshold, event, nmore);
         if (timeout_us == 0 || first != timeout_expired) {
@@ -608,7 +621,7 @@ void evd::set_cno(cno *target)
             leave_cno();
             cno_ = user_of<cno>(target);
             // Looks of a CNO and callbacks for it take the claim: there, keeping it does not pay.
-            if (target != nullptr)
+            if (claims.lockless_dequeue && target != nullptr)
                 claim_.forbid_keeping(state_, row_);
             else if (may_keep_claims())
                 state_.fetch_or(consumer_claim::keepable);

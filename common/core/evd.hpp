@@ -82,11 +82,12 @@ private:
     void return_shared_receives() OSD_COLD;
     template <class Caller>
     typename Caller::answer take_plain(DAT_EVENT &event);
-    bool take(DAT_EVENT &event);
+    /// Takes the oldest event, staged or not. A look of a CNO stages the completion that it tells
+    /// of: the consumer feels each function in another page there, so this one is inlined.
+    OSD_ALWAYS_INLINE bool take(DAT_EVENT &event);
 
     bool take_at_once(DAT_EVENT &event);
-    template <class Hold>
-    DAT_COUNT count_rest();
+    DAT_COUNT count_rest(std::uint32_t plain);
     status check_threshold(DAT_COUNT threshold) const;
     status wait_contended(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &event,
                           DAT_COUNT &nmore) OSD_COLD;
@@ -185,6 +186,8 @@ struct evd::as_keeper {
     }
     static status wait(evd &e, DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &event,
                        DAT_COUNT &nmore) OSD_NOINLINE;
+    static status wait_slowly(evd &e, DAT_TIMEOUT timeout_us, DAT_COUNT threshold, DAT_EVENT &event,
+                              DAT_COUNT &nmore) OSD_NOINLINE;
 };
 
 /// The ways of a dequeue:
@@ -193,8 +196,8 @@ struct evd::as_keeper {
 ///      │     ↓                               │ free again
 ///      │  claimed ←──────────────────────────┘
 ///      └─ claimed, as the keeper of the claim
-///      │    └─── state_ is not 0 ───────→ marked ──── merged streams, the CQ has all: as below,
-///      │                                  │           but dequeuing_merged
+///      │    └─── state_ is not 0 ───────→ marked ──── merged: the CQ has all. As below, but
+///      │                                  │           dequeuing_merged
 ///      │                                  └─ pending ── take
 ///   take_plain
 ///      ├── taken: SUCCESS
@@ -231,9 +234,10 @@ struct evd::dequeuing {
     static answer crowded(evd &e) OSD_COLD;
     static answer contended(evd &e, DAT_EVENT &event) OSD_COLD;
     static answer marked(evd &e, DAT_EVENT &event) OSD_NOINLINE;
+    static answer merged(evd &e, DAT_EVENT &event) OSD_NOINLINE;
     static answer keepable(evd &e, DAT_EVENT &event) OSD_COLD;
     static answer revoked(evd &e, DAT_EVENT &event) OSD_COLD;
-    static answer pending(evd &e, DAT_EVENT &event) OSD_COLD;
+    static answer pending(evd &e, DAT_EVENT &event) OSD_NOINLINE;
     static answer idle(evd &e, DAT_EVENT &event) OSD_NOINLINE;
     static answer other(evd &e, DAT_EVENT &event) OSD_NOINLINE;
     static answer unusual(evd &e, const completion &done, DAT_EVENT &event) OSD_NOINLINE;
@@ -257,12 +261,13 @@ struct evd::waiting_once {
     static constexpr bool disturbed(const evd &) { return false; }
     static answer marked(evd &e, DAT_EVENT &event) OSD_NOINLINE;
     /// The CQ holds all that there is.
+    template <class Way = waiting_once>
     static OSD_ALWAYS_INLINE answer if_waitable(evd &e, DAT_EVENT &event)
     {
         if (!e.waitable_.load(std::memory_order_acquire) ||
             e.overflowed_.load(std::memory_order_acquire)) [[unlikely]]
             return false;
-        return e.take_plain<waiting_once>(event);
+        return e.take_plain<Way>(event);
     }
     static OSD_ALWAYS_INLINE answer taken(evd &) { return true; }
     static OSD_ALWAYS_INLINE answer empty(evd &) { return false; }
@@ -288,11 +293,10 @@ OSD_ALWAYS_INLINE bool evd::take_at_once(DAT_EVENT &event)
     return waiting_once::if_waitable(*this, event);
 }
 
-/// Counts the remaining events, which mostly are none.
-template <class Hold>
-OSD_ALWAYS_INLINE DAT_COUNT evd::count_rest()
+/// Counts the remaining events, which mostly are none. `plain` is the state where the CQ holds all.
+OSD_ALWAYS_INLINE DAT_COUNT evd::count_rest(std::uint32_t plain)
 {
-    if (state_.load() != Hold::plain) [[unlikely]]
+    if (state_.load() != plain) [[unlikely]]
         return available(INT_MAX);
     if constexpr (claims.cq_count) {
         return transport::dapls_ib_cq_count(cq_, INT_MAX);
@@ -334,7 +338,7 @@ OSD_ALWAYS_INLINE status evd::wait(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, 
             if (claim_.enter(consumer_claim::in_wait, state_) != of_claim || threshold != 1 ||
                 !waiting_once::if_waitable(*this, event)) [[unlikely]]
                 return as_keeper::wait(*this, timeout_us, threshold, event, nmore);
-            nmore = count_rest<as_keeper>();
+            nmore = count_rest(as_keeper::plain);
             claim_.leave();
             return success;
         }
@@ -343,7 +347,7 @@ OSD_ALWAYS_INLINE status evd::wait(DAT_TIMEOUT timeout_us, DAT_COUNT threshold, 
         return wait_contended(timeout_us, threshold, event, nmore);
     if (threshold != 1 || !take_at_once(event))
         return wait_slowly(timeout_us, threshold, event, nmore);
-    nmore = count_rest<by_claim>();
+    nmore = count_rest(by_claim::plain);
     return leave_wait(success, nmore);
 }
 

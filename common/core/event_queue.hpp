@@ -171,7 +171,7 @@ protected:
     bool store_posted(const DAT_EVENT &event);
     /// There is one.
     void take_posted(DAT_EVENT &event) OSD_EXCLUDES(ends_lock_);
-    bool take_unordered(DAT_EVENT &event) OSD_COLD;
+    bool take_unordered(DAT_EVENT &event) OSD_NOINLINE;
     bool take_completion(DAT_EVENT &event);
     bool convert(const completion &done, DAT_EVENT &event);
     bool convert_plain(const completion &done, DAT_EVENT &event);
