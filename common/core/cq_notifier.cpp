@@ -38,7 +38,7 @@ void cq_notifier::arm_cq()
 
 bool cq_notifier::has_events()
 {
-    if (queue_.pending() != 0 || !queue_.claim_.try_take())
+    if (queue_.counted() != 0 || !queue_.claim_.try_take())
         return true;
     const bool any = queue_.count_up_to(1) != 0;
     queue_.claim_.give_up();

@@ -636,7 +636,7 @@ void evd::set_cno(cno *target)
 void evd::trigger_if_pending()
 {
     notifier.arm();
-    bool any = pending() != 0;
+    bool any = counted() != 0;
     if (!any && notifier.target() != nullptr && claim_.take(state_, row_)) {
         any = count_up_to(1) != 0;
         claim_.give_up();

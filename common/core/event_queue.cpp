@@ -96,9 +96,10 @@ DAT_COUNT event_queue::count_up_to(DAT_COUNT wanted)
     if ((state_.load() & orphaned) != 0) [[unlikely]]
         drop_staged_orphans();
     completion done;
-    while (pending() < wanted && has_cq() && staged_.room() != 0 &&
+    DAT_COUNT count = pending();
+    while (count < wanted && has_cq() && staged_.room() != 0 &&
            transport::dapls_ib_completion_poll(cq_, done))
-        stage(done);
+        count = stage(done) ? count + 1 : pending();
     return pending();
 }
 
@@ -125,16 +126,19 @@ bool event_queue::notifies_since(std::uint32_t position)
     return false;
 }
 
-void event_queue::stage(const completion &done)
+bool event_queue::stage(const completion &done)
 {
     if (owner_of(done) == nullptr) {
         // Retires in post order: a queue with its last request retired may be deleted.
         drop_staged_orphans();
         retire(done);
-        return;
+        return false;
     }
+    const bool first = staged_.empty();
     staged_.push(done);
-    state_.fetch_add(1);
+    if (first)
+        state_.fetch_add(1);
+    return true;
 }
 
 void event_queue::stage_one()
@@ -165,7 +169,8 @@ void event_queue::take_staged(std::uint32_t position, completion &done)
     if (barrier_ != nullptr && static_cast<std::int32_t>(position - *barrier_) >= 0)
         ++*barrier_;
     staged_.take(position, done);
-    state_.fetch_sub(1);
+    if (staged_.empty())
+        state_.fetch_sub(1);
 }
 
 // -------------------------------------------------------------------------------------- taking
@@ -210,7 +215,7 @@ void event_queue::take_posted(DAT_EVENT &event)
 
 bool event_queue::take_unordered(DAT_EVENT &event)
 {
-    if (pending() > static_cast<DAT_COUNT>(staged_.size())) {
+    if (counted() > (staged_.empty() ? 0 : 1)) {
         take_posted(event);
         state_.fetch_sub(1);
         posted_taken();
@@ -218,7 +223,8 @@ bool event_queue::take_unordered(DAT_EVENT &event)
     }
     completion done;
     while (staged_.pop(done)) {
-        state_.fetch_sub(1);
+        if (staged_.empty())
+            state_.fetch_sub(1);
         if (convert(done, event))
             return true;
     }

@@ -17,8 +17,9 @@
 // test:
 //
 //   bits       set                                   cleared
-//   pending    +1 per event posted, staged, held;    when the event is taken
-//              a post counts with its place
+//   count      +1 per event posted or held,          when the event is taken
+//              a post counts with its place;
+//              +1 while completions are staged       when the last one is taken
 //   ordered    at construction, streams are merged   never
 //   no_cq      at construction; by close_cq          when the CQ is allocated
 //   orphaned   adopt: a queue lost its endpoint      drop_orphans: the CQ was drained
@@ -86,6 +87,12 @@ private:
     attempts *at_ = nullptr;
 };
 
+inline bool merges(unsigned streams)
+{
+    constexpr unsigned both = DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG;
+    return (streams & both) == both;
+}
+
 class event_queue : public object {
 public:
     bool has_waiter() const { return claim_.has_waiter(); }
@@ -114,11 +121,6 @@ protected:
     event_queue(const DAT_PROVIDER *vector, adapter &owner, DAT_EVD_FLAGS streams);
     ~event_queue();
 
-    static bool merges(unsigned streams)
-    {
-        constexpr unsigned both = DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG;
-        return (streams & both) == both;
-    }
     DAT_EVD_HANDLE handle() { return static_cast<object *>(this); }
 
     // --- storage ---
@@ -146,7 +148,14 @@ protected:
     // --- counting; the claim is held ---
 
     bool has_cq() const { return (state_.load() & no_cq) == 0; }
+    /// How many events there are outside the CQ.
     DAT_COUNT pending() const
+    {
+        const auto staged = static_cast<DAT_COUNT>(staged_.size());
+        return counted() + (staged != 0 ? staged - 1 : 0);
+    }
+    /// Any thread may ask for this: completions that are staged count as one together.
+    DAT_COUNT counted() const
     {
         return static_cast<DAT_COUNT>(state_.load() & ~(ordered | no_cq | orphaned | of_claim));
     }
@@ -158,11 +167,12 @@ protected:
     /// Stages what the CQ holds. Whether one of the completions staged from `position` on notifies,
     /// or there is no room left for more.
     bool notifies_since(std::uint32_t position);
-    void stage(const completion &done) OSD_COLD;
+    /// False for one that is dropped, and with it others that were staged before.
+    bool stage(const completion &done) OSD_COLD;
     void stage_one();
     void stage_success(work_request *done, DAT_UINT32 length) OSD_COLD;
     DAT_COUNT count_staging(const completion &done) OSD_COLD;
-    /// Takes from the middle of staged_.
+    /// Takes from staged_, also from its middle.
     void take_staged(std::uint32_t position, completion &done);
 
     // --- producing and taking ---
