@@ -275,6 +275,13 @@ def completing(rows, limits):
             for call, limit, atomics in counted if atomics > limit]
 
 
+def executing_more(rows, limits):
+    """The calls that executed more atomic instructions than they may, in words."""
+    return [f'{call}: {rows[call]["atomics"]:.2f} atomics, the limit is {limit:g}'
+            for name, limit in limits
+            for call in LIMIT_GROUPS.get(name, (name,)) if rows[call]['atomics'] > limit]
+
+
 def executing(rows, what, names):
     """The calls of these names that took a lock, or executed an atomic instruction, in words."""
     return [f'{call}: {rows[call][what]:.1f} {what}' for name in names
@@ -303,6 +310,9 @@ def parse_arguments():
     parser.add_argument('--no-atomics', action='append', default=[], metavar='CALL',
                         choices=(*LIMIT_GROUPS, *CALLS),
                         help='fail when the provider executes an atomic instruction')
+    parser.add_argument('--atomic-limit', type=parse_limit, action='append', default=[],
+                        metavar='CALL=N', help='fail when the provider executes more atomic '
+                        'instructions; an empty dequeue that yields executes some')
     parser.add_argument('--engine', action='store_true',
                         help='show the functions of the software HCA')
     parser.add_argument('--json', metavar='FILE', help='write the results there (- is stdout)')
@@ -328,7 +338,8 @@ def judge(probe, arguments):
         broken = (exceeded(rows, arguments.limit, 'provider') +
                   exceeded(rows, arguments.transport_limit, 'transport') +
                   completing(rows, arguments.completion_limit) + executing(rows, 'locks', arguments.no_locks) +
-                  executing(rows, 'atomics', arguments.no_atomics))
+                  executing(rows, 'atomics', arguments.no_atomics) +
+                  executing_more(rows, arguments.atomic_limit))
         if not broken:
             break
     return rows, broken

@@ -21,6 +21,14 @@ def registry(port, params):
     return "".join(lines)
 
 
+def surroundings(folder, port, params, stand_in):
+    """The environment of a program that is to find this adapter."""
+    conf = pathlib.Path(folder, "dat.conf")
+    conf.write_text(registry(port, params), encoding="utf-8")
+    # The library is loaded before the program's own, so that its calls come first.
+    return {**os.environ, "DAT_OVERRIDE": str(conf), "LD_PRELOAD": str(stand_in)}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     for option in ("--conformance", "--stand-in", "--port", "--waivers"):
@@ -29,10 +37,8 @@ def main():
     parser.add_argument("--params", default="", help="parameters of the adapter")
     args, others = parser.parse_known_args()
     with tempfile.TemporaryDirectory() as folder:
-        conf, gone = pathlib.Path(folder, "dat.conf"), pathlib.Path(folder, "gone")
-        conf.write_text(registry(args.port, args.params), encoding="utf-8")
-        # The library is loaded before the program's own, so that its calls come first.
-        env = {**os.environ, "DAT_OVERRIDE": str(conf), "LD_PRELOAD": str(args.stand_in)}
+        gone = pathlib.Path(folder, "gone")
+        env = surroundings(folder, args.port, args.params, args.stand_in)
         if args.failing:
             env["STAND_IN_FAILS_WITH"] = str(gone)
             others += ["--fail-device", f"touch {gone}"]
