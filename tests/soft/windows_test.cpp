@@ -246,7 +246,8 @@ TEST_CASE("the timeout follows RFC 6298, in microseconds, with limits")
     CHECK(rtt.rto_us() == rtt_estimator::max_rto_us);
     rtt.sample(41'000); // times another packet
     CHECK(rtt.rto_us() == rtt_estimator::max_rto_us);
-    rtt.progress();
+    rtt.progress(); // it was sent again, which times nothing
+    CHECK(rtt.rto_us() == rtt_estimator::max_rto_us);
     for (int i = 0; i < 200; ++i)
         rtt.sample(10);
     CHECK(rtt.rto_us() == rtt_estimator::min_rto_us);

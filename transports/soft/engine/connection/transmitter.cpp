@@ -403,6 +403,8 @@ void transmitter::on_acknowledgement(const base_header &base, const std::uint32_
         retries_ = 0;
         tail_probed_ = false;
         rtt_.progress();
+        if (not_ready)
+            rtt_.end_back_off();
     }
     if (progress) {
         pause_us_ = 0;

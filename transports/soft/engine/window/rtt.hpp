@@ -17,6 +17,8 @@ public:
 
     void sample(std::uint32_t rtt_us)
     {
+        if (arrived_)
+            backoff_ = 0;
         if (srtt_us_ == 0) {
             srtt_us_ = std::max(rtt_us, 1u);
             rttvar_us_ = rtt_us / 2;
@@ -27,9 +29,17 @@ public:
         }
         least_us_ = std::min(least_us_, rtt_us);
     }
-    /// A packet has timed out. The back-off lasts until that packet is acknowledged.
-    void back_off() { backoff_ = std::min(backoff_ + 1, most_backoff); }
-    void progress() { backoff_ = 0; }
+    /// A packet has timed out. The back-off lasts until that packet is acknowledged, and a later
+    /// one was timed (Karn): the old estimate has just been too short.
+    void back_off()
+    {
+        backoff_ = std::min(backoff_ + 1, most_backoff);
+        arrived_ = false;
+    }
+    /// The oldest packet was acknowledged.
+    void progress() { arrived_ = true; }
+    /// The peer answers, though it does not take the packet yet.
+    void end_back_off() { backoff_ = 0; }
 
     std::uint32_t rto_us() const { return backed_off(backoff_); }
     /// When the loss of the latest packets is probed for, which nothing overtakes (RFC 8985, 7.2).
@@ -72,6 +82,7 @@ private:
     std::uint32_t rttvar_us_ = 0;
     std::uint32_t least_us_ = UINT32_MAX;
     std::uint32_t backoff_ = 0;
+    bool arrived_ = true; ///< since the last timeout
 };
 
 } // namespace soft_hca
