@@ -71,6 +71,11 @@ public:
     void after_receiving(std::int64_t now);
     void flush_ack();
     void on_timer(std::int64_t now);
+    /// Whether on_timer() would send a packet again.
+    bool has_timed_out(std::int64_t now) const
+    {
+        return state_.handshake_is_due(now) || (connected() && tx_.timed_out(now));
+    }
     /// A few times a second: checks that the peer is alive.
     void on_slow_timer(std::int64_t now);
     /// An ICMP error about a packet of ours, whose header it quotes.

@@ -14,7 +14,8 @@ constexpr std::int64_t slow_tick_ns = 250'000'000;  ///< interval of slow timers
 constexpr std::int64_t late_ns = 500'000'000;       ///< a thread that comes so late was stopped
 constexpr std::int64_t reset_interval_ns = 100'000; ///< rate limit of resets
 constexpr std::uint32_t groups_at_once = 8;
-constexpr std::int64_t lock_spin_ns = 2000; ///< longer than a poll that receives little
+constexpr std::uint32_t resends_between_looks = 16; ///< at what has come
+constexpr std::int64_t lock_spin_ns = 2000;         ///< longer than a poll that receives little
 /// Packets of posts are held back for at most so many polls, and then sent in one batch.
 constexpr std::uint32_t longest_batch_polls = 16;
 /// While packets come by rings, one of so many polls does more than look at the rings.
@@ -455,7 +456,9 @@ void progress_engine::drain_acks()
 
 // --------------------------------------------------------------------------------------- timers
 
-void progress_engine::run_timer(std::uint32_t slot, std::int64_t now)
+/// Before packets are sent again, all that waits is received: their acknowledgements may be there.
+/// A thread that gets little of a processor would send more again than it receives.
+void progress_engine::run_timer(std::uint32_t slot, std::int64_t now, std::uint32_t &resends)
 {
     atomic_bitmap &timers = context_.marks.timers();
     queue_pair *pair = pairs_.at(slot);
@@ -468,8 +471,15 @@ void progress_engine::run_timer(std::uint32_t slot, std::int64_t now)
             timers.set(slot);
     } else if (due <= now) {
         pair->enter();
-        pair->connection().on_timer(now);
+        const bool drains =
+            pair->connection().has_timed_out(now) && resends++ % resends_between_looks == 0;
+        if (!drains)
+            pair->connection().on_timer(now);
         pair->leave();
+        if (drains) {
+            (void)receive_waiting(now);
+            run_timer(slot, now, resends);
+        }
     }
 }
 
@@ -477,10 +487,11 @@ void progress_engine::run_timer(std::uint32_t slot, std::int64_t now)
 /// waits here, for a new request.
 void progress_engine::run_timers(std::int64_t now)
 {
+    std::uint32_t resends = 0;
     if (now - slow_due_ns_ > late_ns)
         (void)receive_waiting(now);
-    context_.marks.timers().visit([this, now](std::uint32_t slot)
-                                      OSD_UNCHECKED { run_timer(slot, now); });
+    context_.marks.timers().visit([&](std::uint32_t slot)
+                                      OSD_UNCHECKED { run_timer(slot, now, resends); });
     context_.closing.on_timer(now, context_.io());
     if (now >= slow_due_ns_)
         run_slow_timers(now);

@@ -108,7 +108,8 @@ private:
     bool receive_waiting(std::int64_t now) OSD_REQUIRES(poll_lock_) OSD_COLD;
     bool handle_icmp_errors(std::int64_t now) OSD_REQUIRES(poll_lock_);
     void run_timers(std::int64_t now) OSD_REQUIRES(poll_lock_);
-    void run_timer(std::uint32_t slot, std::int64_t now) OSD_REQUIRES(poll_lock_);
+    void run_timer(std::uint32_t slot, std::int64_t now, std::uint32_t &resends)
+        OSD_REQUIRES(poll_lock_);
     template <class Visitor>
     void visit_connections(Visitor &&visitor) OSD_REQUIRES(poll_lock_);
     void run_slow_timers(std::int64_t now) OSD_REQUIRES(poll_lock_);
