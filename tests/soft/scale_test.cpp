@@ -37,6 +37,33 @@ TEST_CASE("many connections work, and idle they use next to no processor time")
         CHECK(!each.next(std::chrono::milliseconds(0)).has_value());
 }
 
+TEST_CASE("of many idle connections between two devices, few ask whether the peer is alive")
+{
+    settings how = on_loopback();
+    how.keepalive_ms = 300;
+    host here(how);
+    host there(how);
+    std::deque<end> ends;
+    constexpr unsigned pairs = 400;
+    for (unsigned i = 0; i < 2 * pairs; ++i)
+        ends.emplace_back(i % 2 == 0 ? here : there,
+                          end_options{.depth = 4, .queue_depth = 8, .bytes = 4096});
+    for (std::size_t i = 0; i < ends.size(); i += 2)
+        REQUIRE(establish(ends[i], ends[i + 1]));
+    const auto packets = [&] {
+        return here.hca.counts().pairs.packets_out + there.hca.counts().pairs.packets_out;
+    };
+    CHECK(becomes_true([&] { // on a busy machine an answer may come late, and all ask then
+        const std::uint64_t before = packets();
+        std::this_thread::sleep_for(std::chrono::seconds(3));
+        const std::uint64_t sent = packets() - before;
+        MESSAGE(sent, " packets");
+        return sent != 0 && sent < 3 * pairs;
+    }));
+    for (end &each : ends)
+        CHECK(!each.next(std::chrono::milliseconds(0)).has_value());
+}
+
 namespace {
 
 /// Whether the thread sleeps at most so often in each second of a while.

@@ -150,9 +150,10 @@ std::size_t connection_state::take_private_data(std::uint8_t *to)
 
 // ------------------------------------------------------------------------------ while connected
 
-bool connection_state::peer_is_silent(std::int64_t now) const
+bool connection_state::peer_is_silent(std::int64_t now, std::int64_t heard_ns,
+                                      std::int64_t times) const
 {
-    return now - heard_ns_ >= ns_of_ms(device_->settings().keepalive_ms);
+    return now - heard_ns >= times * ns_of_ms(device_->settings().keepalive_ms);
 }
 
 void connection_state::drain(std::int64_t now)

@@ -66,7 +66,8 @@ public:
     // --- being connected
 
     void note_heard(std::int64_t now) { heard_ns_ = now; }
-    bool peer_is_silent(std::int64_t now) const;
+    /// Whether a peer that was heard then has been silent for a while since, or `times` as long.
+    bool peer_is_silent(std::int64_t now, std::int64_t heard_ns, std::int64_t times = 1) const;
     std::int64_t heard_ns() const { return heard_ns_; }
     void drain(std::int64_t now);
     bool lingered_enough(std::int64_t now) const

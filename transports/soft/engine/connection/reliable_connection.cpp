@@ -643,16 +643,29 @@ void reliable_connection::on_timer(std::int64_t now)
     update_due();
 }
 
-void reliable_connection::on_slow_timer(std::int64_t now)
+/// Of the connections to one device, one asks whether it is alive; all do when that brings no
+/// answer. Each asks for itself now and then: the device may have lost its other end.
+bool reliable_connection::shall_ask(std::int64_t now, heard_peers &peers, std::uint32_t slot) const
+{
+    if (!tx_.idle() || !state_.peer_is_silent(now, state_.heard_ns()))
+        return false;
+    const std::int64_t heard = std::max(state_.heard_ns(), peers.heard_ns(path_.peer()));
+    if (!state_.peer_is_silent(now, heard))
+        return peers.is_turn_of(slot);
+    return state_.peer_is_silent(now, heard, 2) || peers.asks_first(path_.peer());
+}
+
+void reliable_connection::on_slow_timer(std::int64_t now, heard_peers &peers, std::uint32_t slot)
 {
     if (!connected())
         return;
+    peers.note(path_.peer(), state_.heard_ns());
     if (tx_.response_overdue(now, pair_->device->settings().retries)) {
         give_up(end_cause::no_response);
     } else if (pair_->sends.direct != nullptr && pair_->sends.direct->is_stuck()) {
         pair_->record.ending.note(end_cause::access_stuck);
         fail(pair_failure::terminate(fault::local_catastrophic, 0));
-    } else if (tx_.idle() && state_.peer_is_silent(now)) {
+    } else if (shall_ask(now, peers, slot)) {
         if (!tx_.send_probe(now))
             fail(tx_.failure());
     } else {

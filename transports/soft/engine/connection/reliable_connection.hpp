@@ -9,6 +9,7 @@
 #pragma once
 
 #include "connection_state.hpp"
+#include "heard_peers.hpp"
 #include "pair_context.hpp"
 #include "peer_path.hpp"
 #include "receiver.hpp"
@@ -77,7 +78,7 @@ public:
         return state_.handshake_is_due(now) || (connected() && tx_.timed_out(now));
     }
     /// A few times a second: checks that the peer is alive.
-    void on_slow_timer(std::int64_t now);
+    void on_slow_timer(std::int64_t now, heard_peers &peers, std::uint32_t slot);
     /// An ICMP error about a packet of ours, whose header it quotes.
     void on_icmp_error(const icmp_error &b, const base_header &quoted, std::int64_t now);
 
@@ -94,6 +95,7 @@ private:
     };
 
     bool connected() const { return state_.connected(); }
+    bool shall_ask(std::int64_t now, heard_peers &peers, std::uint32_t slot) const;
     void serve_new_receives();
     void update_due(bool may_be_early = false);
     void restart_parts(const numbers &from);

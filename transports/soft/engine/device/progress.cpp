@@ -505,7 +505,7 @@ void progress_engine::visit_connections(Visitor &&visitor)
     for (std::uint32_t slot = 0; slot < end; ++slot)
         if (queue_pair *pair = pairs_.at(slot)) {
             pair->enter();
-            visitor(pair->connection());
+            visitor(slot, pair->connection());
             pair->leave();
         }
 }
@@ -513,14 +513,16 @@ void progress_engine::visit_connections(Visitor &&visitor)
 void progress_engine::lose_device()
 {
     lock();
-    visit_connections([](reliable_connection &each) { each.lose_device(); });
+    visit_connections([](std::uint32_t, reliable_connection &each) { each.lose_device(); });
     poll_lock_.unlock();
 }
 
 void progress_engine::run_slow_timers(std::int64_t now)
 {
     slow_due_ns_ = now + slow_tick_ns;
-    visit_connections([now](reliable_connection &each) { each.on_slow_timer(now); });
+    peers_.next_look(pairs_.end());
+    visit_connections([this, now](std::uint32_t slot, reliable_connection &each)
+                          OSD_UNCHECKED { each.on_slow_timer(now, peers_, slot); });
     if (listening_ != nullptr)
         listening_->forget_old(now);
 }

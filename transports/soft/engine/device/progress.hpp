@@ -8,6 +8,7 @@
 #pragma once
 
 #include "connection/device_context.hpp"
+#include "connection/heard_peers.hpp"
 #include "connection/shard_context.hpp"
 #include "pair_table.hpp"
 #include "thread/thread_policy.hpp"
@@ -121,6 +122,7 @@ private:
 
     osd::mutex poll_lock_;
     std::atomic<std::uint32_t> waiting_{0}; ///< threads that wait for the poll lock
+    heard_peers peers_ OSD_GUARDED_BY(poll_lock_);
     queue_pair *current_ OSD_GUARDED_BY(poll_lock_) = nullptr; ///< locked for a run of packets
     completion_turn turn_ OSD_GUARDED_BY(poll_lock_);          ///< of one receive()
     const completion_ring *polled_ OSD_GUARDED_BY(poll_lock_) = nullptr; ///< see poll()
