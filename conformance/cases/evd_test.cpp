@@ -1404,4 +1404,38 @@ TEST_CASE("EVD-60: of handlers with and without SA_RESTART, the one that ran dec
     }
 }
 
+TEST_CASE("EVD-61: a wait that ends while messages come loses none of them" *
+          hint("take a completion for a waiter whose time is over, or whose EVD has become "
+               "unwaitable"))
+{
+    adapter ia;
+    connected_pair pair(ia);
+    const DAT_EVD_HANDLE evd = pair.passive.recv_evd;
+    constexpr std::uint64_t rounds = 120;
+    constexpr std::uint64_t none = UINT64_MAX;
+    for (std::uint64_t round = 0; round < rounds; ++round) {
+        CAPTURE(round);
+        const bool by_time = round % 2 == 0;
+        const DAT_TIMEOUT time =
+            by_time ? static_cast<DAT_TIMEOUT>(100 * (round % 10)) : microseconds(patience);
+        MUST(pair.passive.recv(0, 64, round));
+        std::atomic<std::uint64_t> taken{none};
+        helper_thread waiting([&] {
+            DAT_EVENT event{};
+            DAT_COUNT more = 0;
+            if (dat_evd_wait(evd, time, 1, &event, &more) == DAT_SUCCESS)
+                taken = event.event_data.dto_completion_event_data.user_cookie.as_64;
+        });
+        MUST(pair.active.send(0, 64));
+        if (!by_time)
+            MUST(dat_evd_set_unwaitable(evd));
+        waiting.join();
+        MUST(dat_evd_clear_unwaitable(evd));
+        if (taken == none)
+            taken = next_dto(evd).user_cookie.as_64;
+        CHECK(taken == round);
+        CHECK(next_dto(pair.active.request_evd).status == DAT_DTO_SUCCESS);
+    }
+}
+
 } // namespace conformance
