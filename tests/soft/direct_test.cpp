@@ -447,20 +447,23 @@ TEST_CASE("the last byte of a write is the last that changes")
 {
     two t;
     t.make_direct();
-    constexpr std::size_t size = 40'001;
-    const std::uint8_t *const target = &t.b.buffer.bytes[3];
-    for (unsigned round = 1; round < rounds(250); ++round) {
-        const auto value = static_cast<std::uint8_t>(round % 250 + 1);
-        std::memset(&t.a.buffer.bytes[0], value, size);
-        std::thread writer([&] { REQUIRE(t.a.write(0, size, t.b.buffer.remote(3, size))); });
-        while (__atomic_load_n(target + size - 1, __ATOMIC_ACQUIRE) != value) {
+    for (const std::size_t size : {40'001, 3'001, 65, 2}) {
+        CAPTURE(size);
+        const std::uint8_t *const target = &t.b.buffer.bytes[3];
+        for (unsigned round = 1; round < rounds(100); ++round) {
+            const auto value = static_cast<std::uint8_t>(round % 250 + 1);
+            std::memset(&t.a.buffer.bytes[0], value, size);
+            std::thread writer([&] { REQUIRE(t.a.write(0, size, t.b.buffer.remote(3, size))); });
+            while (__atomic_load_n(target + size - 1, __ATOMIC_ACQUIRE) != value) {
+            }
+            const auto wrong = std::count_if(&t.b.buffer.bytes[3], &t.b.buffer.bytes[3 + size],
+                                             [&](std::uint8_t byte) { return byte != value; });
+            writer.join();
+            expect(t.a.sent(), work_status::success);
+            t.a.requests.clear();
+            REQUIRE(wrong == 0);
         }
-        const auto wrong = std::count_if(&t.b.buffer.bytes[3], &t.b.buffer.bytes[3 + size],
-                                         [&](std::uint8_t byte) { return byte != value; });
-        writer.join();
-        expect(t.a.sent(), work_status::success);
-        t.a.requests.clear();
-        REQUIRE(wrong == 0);
+        std::memset(&t.b.buffer.bytes[0], 0, size + 3);
     }
 }
 
@@ -773,9 +776,13 @@ TEST_CASE("a copy whose guard does not stand is not made")
     from = 7;
     CHECK(self.fetch(&piece, 1, &into, 1, {&gate, 7}) == 8);
     CHECK(to == 7);
+    from = 11;
+    CHECK(self.fetch_proven(&piece, 1, &into, 1, {&gate, 8}) == local_process::interrupted);
+    CHECK(self.fetch_proven(&piece, 1, &into, 1, {&gate, 7}) == 8);
+    CHECK(to == 11);
     mark.bytes[15] = 9;
     CHECK(self.look() == local_process::presence::gone);
-    CHECK(self.fetch(&piece, 1, &into, 1, {&gate, 7}) == 0);
+    CHECK(self.fetch_proven(&piece, 1, &into, 1, {&gate, 7}) == 0);
     close(ends[0]);
 }
 
@@ -1855,7 +1862,7 @@ TEST_CASE("a process that has started another program is not taken for what it w
     std::uint8_t byte = 0;
     const bytes_view here{&byte, 1};
     const bytes_view there{mark.bytes, 1};
-    CHECK(other.fetch(&there, 1, &here, 1, {}) == 0);
+    CHECK(other.fetch_proven(&there, 1, &here, 1, {}) == 0);
     CHECK(local_socket::is_connected(caller));
     local_socket::close(caller);
     kill(child, SIGKILL);

@@ -37,7 +37,7 @@ std::ptrdiff_t direct_link::copy(direct_peer &peer, const request &r) const
     const bytes_view there{reinterpret_cast<void *>(static_cast<std::uintptr_t>(r.remote.address)),
                            r.length};
     const std::ptrdiff_t done =
-        is_read(r) ? peer.process.fetch(&there, 1, pieces, count, guard)
+        is_read(r) ? peer.fetch(&there, 1, pieces, count, guard)
                    : peer.process.write(r.remote.address, pieces, count, r.length, guard);
     if (done < local_process::interrupted)
         peer.forbidden.store(true);
@@ -45,9 +45,9 @@ std::ptrdiff_t direct_link::copy(direct_peer &peer, const request &r) const
 }
 
 /// Verifies that the process id is still the peer's. Copies only if that was a short time ago: the
-/// system cannot have reused the id since. An execve in this time shows on the board. The call that
-/// reads verifies it itself: what a wrong process has given is overwritten, or belongs to a read
-/// that fails.
+/// system cannot have reused the id since. An execve in this time shows on the board. What reads
+/// verifies it itself: what a wrong process has given is overwritten, or belongs to a read that
+/// fails.
 std::ptrdiff_t direct_link::copy_if_proven(direct_peer &peer, const request &r) const
 {
     const std::int64_t now = is_read(r) ? 0 : osd::now_ns();
@@ -108,7 +108,7 @@ bool direct_link::fetch(const bytes_view *from, std::uint32_t from_count, const 
     for (int tries = 0; tries < most_tries && done == local_process::interrupted &&
                         board.is_open(their_gate_, their_token_);
          ++tries)
-        done = peer->process.fetch(from, from_count, to, to_count, guard);
+        done = peer->fetch(from, from_count, to, to_count, guard);
     const bool still_open = board.is_open(their_gate_, their_token_);
     own_->end_claim(gate_);
     if (done < local_process::interrupted)

@@ -91,6 +91,16 @@ struct direct_peer {
         return now - proven_ns.load(std::memory_order_relaxed) < short_time_ns &&
                board().shows_life();
     }
+    /// Copies pieces of its memory to ours, as local_process::fetch() does; 0 if it has gone. Where
+    /// its life shows before and after, its id was its own all the time.
+    std::ptrdiff_t fetch(const bytes_view *from, std::uint32_t from_count, const bytes_view *to,
+                         std::uint32_t to_count, const local_guard &guard) const
+    {
+        if (!board().shows_life())
+            return process.fetch_proven(from, from_count, to, to_count, guard);
+        const std::ptrdiff_t done = process.fetch(from, from_count, to, to_count, guard);
+        return done <= 0 || board().shows_life() ? done : 0;
+    }
     bool is_gone() const { return process.look() == local_process::presence::gone; }
     /// Its process runs, as far as the system shows, and has not closed its device.
     bool is_alive() const { return !is_gone() && sockets.any_open(); }

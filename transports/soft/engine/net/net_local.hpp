@@ -139,11 +139,15 @@ public:
     /// `interrupted`; or another negative number if the system forbids it.
     std::ptrdiff_t write(std::uint64_t to, const bytes_view *pieces, std::uint32_t count,
                          std::size_t size, const local_guard &guard) const;
-    /// Copies at most 8 pieces of its memory to pieces of ours, and compares the mark by that
-    /// system call. Both have the same size. Returns as write() does, and 0 if the process is
-    /// another one. Pieces of ours may have changed whatever it returns.
+    /// Copies at most 8 pieces of its memory to pieces of ours, of the same size. Returns as
+    /// write() does. Pieces of ours may have changed whatever it returns.
     std::ptrdiff_t fetch(const bytes_view *from, std::uint32_t from_count, const bytes_view *to,
                          std::uint32_t to_count, const local_guard &guard) const;
+    /// As fetch(), and compares the mark by that system call. Returns 0 if the process is another
+    /// one.
+    std::ptrdiff_t fetch_proven(const bytes_view *from, std::uint32_t from_count,
+                                const bytes_view *to, std::uint32_t to_count,
+                                const local_guard &guard) const;
 
     /// Whether this process may make these system calls, and those for local sockets. If a seccomp
     /// filter could kill the process for such a call, a child process tries.

@@ -250,14 +250,15 @@ std::uint32_t list_pieces(iovec *to, const bytes_view *pieces, std::uint32_t cou
     return some;
 }
 
-/// Takes the last byte off the pieces; returns where it is.
-void *cut_last(iovec *pieces, std::uint32_t &count)
+/// Makes the last byte of the pieces a piece of its own, behind the others. Their number is at most
+/// max_local_pieces before.
+void part_last(iovec *pieces, std::uint32_t &count)
 {
     iovec &last = pieces[count - 1];
     auto *const at = static_cast<char *>(last.iov_base) + --last.iov_len;
     if (last.iov_len == 0)
         --count;
-    return at;
+    pieces[count++] = {at, 1};
 }
 
 bool stands(const local_guard &guard)
@@ -426,6 +427,17 @@ std::ptrdiff_t local_process::fetch(const bytes_view *from, std::uint32_t from_c
                                     const bytes_view *to, std::uint32_t to_count,
                                     const local_guard &guard) const
 {
+    iovec here[max_local_pieces];
+    iovec there[max_local_pieces];
+    const std::uint32_t pieces = list_pieces(here, to, to_count);
+    const std::uint32_t parts = list_pieces(there, from, from_count);
+    return copy({SYS_process_vm_readv, id_, here, pieces, there, parts}, guard);
+}
+
+std::ptrdiff_t local_process::fetch_proven(const bytes_view *from, std::uint32_t from_count,
+                                           const bytes_view *to, std::uint32_t to_count,
+                                           const local_guard &guard) const
+{
     std::uint8_t found[sizeof mark_.bytes] = {};
     constexpr std::ptrdiff_t mark_size = sizeof found;
     iovec here[1 + max_local_pieces] = {{found, sizeof found}};
@@ -439,23 +451,23 @@ std::ptrdiff_t local_process::fetch(const bytes_view *from, std::uint32_t from_c
     return same ? done - mark_size : 0;
 }
 
+/// The kernel copies the pieces in order, by a copy each: the last byte is a piece of its own. A
+/// part of its own in the other process would cost a look at that process's pages.
 std::ptrdiff_t local_process::write(std::uint64_t to, const bytes_view *pieces, std::uint32_t count,
                                     std::size_t size, const local_guard &guard) const
 {
-    iovec here[max_local_pieces];
+    iovec here[max_local_pieces + 1];
     std::uint32_t some = list_pieces(here, pieces, count);
-    // The kernel stores the parts in order.
+    part_last(here, some);
     const iovec there[] = {remote_part(to, size - 1), remote_part(to + size - 1, 1)};
-    if (size == 1)
-        return copy({SYS_process_vm_writev, id_, here, some, &there[1], 1}, guard);
-    if constexpr (copies_in_order)
-        return copy({SYS_process_vm_writev, id_, here, some, there, 2}, guard);
-    const iovec last{cut_last(here, some), 1};
-    const long most = copy({SYS_process_vm_writev, id_, here, some, &there[0], 1}, guard);
+    const iovec all = remote_part(to, size);
+    if (copies_in_order || size == 1)
+        return copy({SYS_process_vm_writev, id_, here, some, &all, 1}, guard);
+    const long most = copy({SYS_process_vm_writev, id_, here, some - 1, &there[0], 1}, guard);
     if (most != static_cast<long>(size - 1))
         return most;
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    const long rest = copy({SYS_process_vm_writev, id_, &last, 1, &there[1], 1}, guard);
+    const long rest = copy({SYS_process_vm_writev, id_, &here[some - 1], 1, &there[1], 1}, guard);
     return rest < 0 ? rest : most + rest;
 }
 

@@ -53,6 +53,12 @@ std::ptrdiff_t local_process::fetch(const bytes_view *, std::uint32_t, const byt
     return -2;
 }
 
+std::ptrdiff_t local_process::fetch_proven(const bytes_view *, std::uint32_t, const bytes_view *,
+                                           std::uint32_t, const local_guard &) const
+{
+    return -2;
+}
+
 bool local_process::exists()
 {
     return false;
