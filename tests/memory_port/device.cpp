@@ -9,6 +9,7 @@
 #include <sys/eventfd.h>
 #include <sys/uio.h>
 #include <unistd.h>
+#include <utility>
 
 namespace memory_device {
 
@@ -90,20 +91,29 @@ bool takes_receive(opcode what)
 
 // --------------------------------------------------------------------------------------- queues
 
-completion_queue::completion_queue() : descriptor_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
+completion_queue::completion_queue()
+    : reading_(new chunk), oldest_(reading_), newest_(reading_),
+      descriptor_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC))
+{}
 
 completion_queue::~completion_queue()
 {
+    while (oldest_ != nullptr)
+        delete std::exchange(oldest_, oldest_->next);
     ::close(descriptor_);
 }
 
 bool completion_queue::poll(completion &out)
 {
-    const std::lock_guard<std::mutex> hold(fabric);
-    if (waiting_.empty())
+    const std::uint64_t next = taken_.load(std::memory_order_relaxed);
+    if (next == added_.load(std::memory_order_acquire))
         return false;
-    out = waiting_.front();
-    waiting_.pop_front();
+    const std::uint64_t place = next % chunk::room;
+    if (place == 0 && next != 0)
+        reading_ = reading_->next;
+    out = reading_->at[place];
+    out.taken_by = reading_->taken_by[place].load(std::memory_order_relaxed);
+    taken_.store(next + 1, std::memory_order_release);
     return true;
 }
 
@@ -111,7 +121,7 @@ void completion_queue::arm()
 {
     const std::lock_guard<std::mutex> hold(fabric);
     armed_ = true;
-    if (!waiting_.empty())
+    if (taken_.load() != added_.load())
         signal();
 }
 
@@ -122,9 +132,26 @@ void completion_queue::clear() const
 
 void completion_queue::add(const completion &done)
 {
-    waiting_.push_back(done);
+    const std::uint64_t next = added_.load(std::memory_order_relaxed);
+    const std::uint64_t place = next % chunk::room;
+    if (place == 0 && next != 0) {
+        free_read_chunks();
+        newest_ = newest_->next = new chunk;
+    }
+    newest_->at[place] = done;
+    newest_->taken_by[place].store(done.taken_by, std::memory_order_relaxed);
+    added_.store(next + 1, std::memory_order_release);
     if (armed_)
         signal();
+}
+
+/// The reader has left a chunk when it has taken one from the next.
+void completion_queue::free_read_chunks()
+{
+    while (taken_.load(std::memory_order_acquire) > oldest_begins_ + chunk::room) {
+        delete std::exchange(oldest_, oldest_->next);
+        oldest_begins_ += chunk::room;
+    }
 }
 
 void completion_queue::signal()
@@ -136,9 +163,14 @@ void completion_queue::signal()
 /// Completions that are there outlive the queue pair.
 void completion_queue::forget(const void *taken_by)
 {
-    for (completion &each : waiting_)
-        if (each.taken_by == taken_by)
-            each.taken_by = nullptr;
+    const std::uint64_t end = added_.load(std::memory_order_relaxed);
+    chunk *in = oldest_;
+    for (std::uint64_t at = oldest_begins_; at != end; ++at) {
+        if (at != oldest_begins_ && at % chunk::room == 0)
+            in = in->next;
+        void *found = const_cast<void *>(taken_by);
+        (void)in->taken_by[at % chunk::room].compare_exchange_strong(found, nullptr);
+    }
 }
 
 receive_queue::receive_queue() : descriptor_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}

@@ -5,6 +5,7 @@
 // port to it uses; it has no connection manager. It knows nothing of DAT.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -31,7 +32,7 @@ struct completion {
     void *taken_by; ///< receiver, as the queue pair named it, of a receive of a shared queue
 };
 
-/// One reader polls, any number of queue pairs add.
+/// One reader polls, without a lock and without waiting; any number of queue pairs add.
 class completion_queue {
 public:
     completion_queue();
@@ -48,11 +49,24 @@ public:
 
 private:
     friend class queue_pair;
+    /// Completions are numbered, and the chunks of a queue are linked in their order.
+    struct chunk {
+        static constexpr std::uint64_t room = 64;
+        completion at[room];
+        std::atomic<void *> taken_by[room]; ///< in place of the completion's
+        chunk *next = nullptr;
+    };
     void add(const completion &done);
+    void free_read_chunks();
     void signal();
     void forget(const void *taken_by);
 
-    std::deque<completion> waiting_;
+    std::atomic<std::uint64_t> added_{0}; ///< stored with the fabric's lock
+    std::atomic<std::uint64_t> taken_{0}; ///< stored by the reader, as `reading_` is
+    chunk *reading_;
+    chunk *oldest_; ///< from here on they belong to those who add
+    chunk *newest_;
+    std::uint64_t oldest_begins_ = 0;
     bool armed_ = false;
     int descriptor_;
 };
