@@ -25,7 +25,7 @@ bool instrumented()
     return there;
 }
 
-bool puts_handlers_off()
+bool thread_sanitized()
 {
     static const bool there = program::find_symbol("__tsan_init") != nullptr;
     return there;

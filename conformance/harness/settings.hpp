@@ -50,8 +50,13 @@ constexpr DAT_TIMEOUT microseconds(milliseconds time)
 /// leaks of all libraries at exit. A sanitizer's run time may be there for a provider only,
 /// preloaded.
 bool instrumented();
-/// Whether ThreadSanitizer is at work. It puts the handler of a signal off until the thread makes
+/// Whether ThreadSanitizer is at work.
+bool thread_sanitized();
+/// Whether the handler of a signal runs late. ThreadSanitizer puts it off until the thread makes
 /// its next call, which a wait that the system restarts does not.
-bool puts_handlers_off();
+inline bool puts_handlers_off()
+{
+    return thread_sanitized();
+}
 
 } // namespace conformance
