@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// How many lines of a kind are logged.
+// How many lines of a kind are logged. A line that a peer can cause has a limit, since it could
+// fill a disk otherwise.
 #pragma once
 
+#include "dapl_debug.hpp"
+
 #include "osd_sync.hpp"
+#include "osd_time.hpp"
 
 #include <cstdint>
+#include <cstdio>
 
 namespace dapl::DAPL_TRANSPORT {
 
@@ -43,4 +48,25 @@ private:
     std::uint32_t left_out_ OSD_GUARDED_BY(lock_) = 0;
 };
 
+/// What is added to a line before which others were left out; it is empty where none were.
+struct left_out_text {
+    explicit left_out_text(std::uint32_t lines)
+    {
+        if (lines != 0)
+            std::snprintf(bytes, sizeof bytes, "; %u such lines were left out", lines);
+    }
+    char bytes[48] = "";
+};
+
 } // namespace dapl::DAPL_TRANSPORT
+
+/// dapl_log_some(limit, DAPL_DBG_TYPE_CM, "format", …): logs as dapl_log() does, within the limit.
+#define dapl_log_some(limit, type, format, ...)                                                    \
+    do {                                                                                           \
+        std::uint32_t dapl_left_out = 0;                                                           \
+        if (::dapl::DAPL_TRANSPORT::shows(::dapl::DAPL_TRANSPORT::type) &&                         \
+            (limit).allows(::osd::now_ns(), dapl_left_out)) [[unlikely]]                           \
+            ::dapl::DAPL_TRANSPORT::debug_line(                                                    \
+                format "%s", __VA_ARGS__,                                                          \
+                ::dapl::DAPL_TRANSPORT::left_out_text(dapl_left_out).bytes);                       \
+    } while (false)

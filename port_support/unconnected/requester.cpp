@@ -2,7 +2,7 @@
 // Sends requests, and repeats them, responses and answers. Packets without data go first.
 #include "unconnected_port.hpp"
 
-#include "dapl_debug.hpp"
+#include "dapl_line_limit.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -20,6 +20,9 @@ enum class step {
 
 /// Requests and responses of one pair, before others have their turn.
 constexpr int burst = 16;
+
+line_limit failed_sends; // all adapters share these
+line_limit failed_accesses;
 
 // ------------------------------------------------------------------------------------- datagrams
 
@@ -75,8 +78,8 @@ private:
     {
         if (error == EAGAIN || error == ENOMEM || error == ENOBUFS)
             return step::blocked;
-        dapl_log(DAPL_DBG_TYPE_ERR, "%s: sending to a peer failed: %s", h_.name,
-                 std::strerror(error));
+        dapl_log_some(failed_sends, DAPL_DBG_TYPE_ERR, "%s: sending to a peer failed: %s", h_.name,
+                      std::strerror(error));
         h_.lose(q_);
         return step::failed;
     }
@@ -628,8 +631,8 @@ void types::hca::ended(pair_access &slot, int error)
         return;
     --w->accesses;
     if (error != 0) {
-        dapl_log(DAPL_DBG_TYPE_ERR, "%s: an RDMA access of the device failed: %s", name,
-                 std::strerror(error));
+        dapl_log_some(failed_accesses, DAPL_DBG_TYPE_ERR,
+                      "%s: an RDMA access of the device failed: %s", name, std::strerror(error));
         return fail_request(*q, *w, DAT_DTO_ERR_REMOTE_ACCESS);
     }
     if (w->accesses == 0 && w->moved == w->total)

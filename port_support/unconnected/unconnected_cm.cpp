@@ -3,7 +3,7 @@
 // other the number and the tag of its queue pair, and its name on the fabric.
 #include "unconnected_port.hpp"
 
-#include "dapl_debug.hpp"
+#include "dapl_line_limit.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -67,6 +67,9 @@ bool read_address(const tcp_cm_address &in, introduction &who, fabric_name &name
     return who.edition == edition && who.max_datagram >= fabric::least_datagram;
 }
 
+line_limit strangers; // all adapters share these
+line_limit unknown_names;
+
 } // namespace
 
 // -------------------------------------------------- what the connection manager asks of the port
@@ -87,15 +90,16 @@ bool types::hca::bring_up(tcp_connection &connection, const tcp_cm_address &peer
     introduction who;
     fabric_name there;
     if (!read_address(peer, who, there)) {
-        dapl_log(DAPL_DBG_TYPE_ERR,
-                 "%s: a peer speaks another edition of the protocol, or is no such adapter", name);
+        dapl_log_some(strangers, DAPL_DBG_TYPE_ERR,
+                      "%s: a peer speaks another edition of the protocol, or is no such adapter",
+                      name);
         return false;
     }
     osd::lock_guard hold(library);
     connection_data &c = q.data;
     if (const int error = peers.connect(*device, there, c.peer); error != 0) {
-        dapl_log(DAPL_DBG_TYPE_ERR, "%s: the device does not know a peer's name: %s", name,
-                 std::strerror(error));
+        dapl_log_some(unknown_names, DAPL_DBG_TYPE_ERR,
+                      "%s: the device does not know a peer's name: %s", name, std::strerror(error));
         return false;
     }
     c.peer_pair = who.pair;

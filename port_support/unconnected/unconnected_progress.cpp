@@ -8,7 +8,7 @@
 //                            poll, it does that only
 #include "unconnected_port.hpp"
 
-#include "dapl_debug.hpp"
+#include "dapl_line_limit.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -26,6 +26,9 @@ constexpr std::int64_t awaited_pause_ns = 500'000; ///< longest, where a consume
 constexpr std::int64_t polled_pause_ns = 4'000'000;
 constexpr unsigned most_skipped = 4; ///< pauses without a look at the device
 
+line_limit lost_datagrams; // all adapters share these
+line_limit stalled_peers;
+
 /// Takes the end of a send or an access.
 void take_end(hca &h, const fabric_event &event) OSD_REQUIRES(h.library)
 {
@@ -42,8 +45,8 @@ void take_end(hca &h, const fabric_event &event) OSD_REQUIRES(h.library)
     --of->data.in_flight;
     if (event.error == 0)
         return;
-    dapl_log(DAPL_DBG_TYPE_ERR, "%s: a datagram did not arrive: %s", h.name,
-             std::strerror(event.error));
+    dapl_log_some(lost_datagrams, DAPL_DBG_TYPE_ERR, "%s: a datagram did not arrive: %s", h.name,
+                  std::strerror(event.error));
     h.lose(*of);
 }
 
@@ -214,10 +217,10 @@ std::int64_t lose_overdue(hca &h, std::int64_t now) OSD_REQUIRES(h.library)
     for (qp *q = h.ready.front(); q != nullptr; q = h.ready.after(*q)) {
         const std::int64_t since = q->data.stalled_ns;
         if (since != 0 && now - since > patience && q->failed_link::is_unlinked()) {
-            dapl_log(DAPL_DBG_TYPE_ERR,
-                     "%s: the device has taken nothing for a peer for %u ms: its connection is "
-                     "lost",
-                     h.name, h.setup.stall_ms);
+            dapl_log_some(stalled_peers, DAPL_DBG_TYPE_ERR,
+                          "%s: the device has taken nothing for a peer for %u ms: its connection "
+                          "is lost",
+                          h.name, h.setup.stall_ms);
             h.lose(*q);
         }
     }

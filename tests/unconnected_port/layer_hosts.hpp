@@ -204,6 +204,7 @@ struct fresh_network {
         net().stopped = -1;
         net().dead_stop = net().cancels = false;
         net().forgets = true;
+        net().knows_nobody = net().fails_access = false;
         net().name_size = 1;
         net().peer_stays_ms = 1000;
         net().asked = net().given_up = net().cancelled = net().misused = 0;

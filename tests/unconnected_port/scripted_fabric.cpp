@@ -66,6 +66,8 @@ int scripted_fabric::peer_of(const fabric_name &name, fabric_peer &out)
     std::lock_guard hold(net.lock);
     const int device = name.bytes[0];
     ++net.asked;
+    if (net.knows_nobody)
+        return EADDRNOTAVAIL;
     net.misused += name.size != net.name_size || name.bytes[name.size - 1] != name.bytes[0];
     net.misused += std::count(numbers_.begin(), numbers_.end(), device) != 0;
     const auto place = std::find(numbers_.begin(), numbers_.end(), nobody);
@@ -230,9 +232,11 @@ bool scripted_fabric::next(fabric_event &out)
         std::uintptr_t base = 0;
         std::memcpy(&base, key.bytes, sizeof base);
         auto *const there = reinterpret_cast<void *>(base + what.remote);
-        std::memcpy(what.writes ? there : what.local, what.writes ? what.local : there,
-                    what.length);
+        if (!net.fails_access)
+            std::memcpy(what.writes ? there : what.local, what.writes ? what.local : there,
+                        what.length);
         fabric_event done;
+        done.error = net.fails_access ? EIO : 0;
         done.what = fabric_event::kind::accessed;
         done.cookie = what.cookie;
         done_.push_back(done);

@@ -33,8 +33,10 @@ public:
     bool dead_stop = false;      ///< nor do sends to devices that were closed
     bool cancels = false;        ///< such sends end when they are cancelled
     bool forgets = true;         ///< numbers of peers are free again
+    bool knows_nobody = false;   ///< names of peers get no number
     bool keeps_accesses = false; ///< accesses do not end
     bool refuses_access = false; ///< accesses are refused with EAGAIN
+    bool fails_access = false;   ///< accesses end with an error
     bool reads_ahead = false;    ///< datagrams that have arrived make no descriptor readable
     bool records = false;
 
