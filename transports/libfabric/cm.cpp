@@ -2,7 +2,7 @@
 // Connections: the active side, the answer of the passive one, and their end.
 #include "internal.hpp"
 
-#include "dapl_debug.hpp"
+#include "dapl_line_limit.hpp"
 
 #include <cerrno>
 #include <utility>
@@ -14,6 +14,9 @@ using namespace ofi;
 namespace {
 
 constexpr std::int64_t closing_tick_ns = 200'000;
+
+line_limit strange_answers; // all adapters share these
+line_limit failed_accepts;
 
 /// The attempt failed.
 void end_attempt(hca &device, qp &q) OSD_REQUIRES(device.lock)
@@ -90,8 +93,8 @@ void connected(hca &device, qp &q, const void *answer, std::size_t size) OSD_REQ
     if (state == phase::connecting) {
         const cm_frame_header *header = parse_frame(answer, size, data);
         if (header == nullptr || header->kind != cm_frame_header::accept) {
-            dapl_log(DAPL_DBG_TYPE_WARN, "%s: the peer accepted without a DAPL header",
-                     device.name);
+            dapl_log_some(strange_answers, DAPL_DBG_TYPE_WARN,
+                          "%s: the peer accepted without a DAPL header", device.name);
             end_attempt(device, q);
             device.deliver(q, DAT_CONNECTION_EVENT_NON_PEER_REJECTED);
             return;
@@ -287,8 +290,8 @@ status transport::dapls_ib_accept_connection(cr &request, qp &q, const private_d
     osd::lock_guard hold(device.lock);
     const int error = request.pending->gone ? 0 : take_connection(device, q, *request.pending);
     if (error != 0) {
-        dapl_log(DAPL_DBG_TYPE_ERR, "%s: fi_endpoint for an accept failed: %s", device.name,
-                 fi_strerror(-error));
+        dapl_log_some(failed_accepts, DAPL_DBG_TYPE_ERR, "%s: fi_endpoint for an accept failed: %s",
+                      device.name, fi_strerror(-error));
         return status_of_errno(-error);
     }
     q.enter(phase::accepting);

@@ -2,7 +2,6 @@
 // Passive endpoints and the requests that come in on them.
 #include "internal.hpp"
 
-#include "dapl_debug.hpp"
 #include "dapl_line_limit.hpp"
 
 #include <algorithm>
@@ -22,13 +21,17 @@ namespace {
 /// and libfabric then uses the passive endpoint. No request takes that long.
 constexpr std::uint32_t retirement_ms = 60'000;
 
+line_limit failed_refusals; // all adapters share these
+line_limit strange_requests;
+
 void refuse(const passive &p, fid_t handle, cm_frame_header::kind_t kind,
             const private_data &data = {})
 {
     const cm_frame message(kind, data);
     const int error = fi_reject(p.fid, handle, message.bytes, message.size);
     if (error != 0)
-        dapl_log(DAPL_DBG_TYPE_WARN, "fi_reject failed: %s", fi_strerror(-error));
+        dapl_log_some(failed_refusals, DAPL_DBG_TYPE_WARN, "fi_reject failed: %s",
+                      fi_strerror(-error));
 }
 
 /// Refuses a request that is watched. Its socket, which this closes, may be held open by a forked
@@ -82,22 +85,12 @@ bool close_socket_of(hca &device, passive &p) OSD_REQUIRES(device.lock)
     return true;
 }
 
-line_limit strange_requests;
-
-void say_strange(const hca &device)
-{
-    std::uint32_t left_out = 0;
-    if (shows(DAPL_DBG_TYPE_WARN) && strange_requests.allows(osd::now_ns(), left_out))
-        debug_line("%s: refused a request that is not from a DAPL libfabric port; %u such lines "
-                   "were left out before",
-                   device.name, left_out);
-}
-
 bool is_for(const hca &device, const passive &p, const cm_frame_header *header)
 {
     const bool is_request = header != nullptr && header->kind == cm_frame_header::request;
     if (!is_request)
-        say_strange(device);
+        dapl_log_some(strange_requests, DAPL_DBG_TYPE_WARN,
+                      "%s: refused a request that is not from a DAPL libfabric port", device.name);
     return is_request && p.owner != nullptr && qualifier_of(*header) == p.qualifier;
 }
 

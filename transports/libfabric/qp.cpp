@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "internal.hpp"
 
-#include "dapl_debug.hpp"
 #include "dapl_line_limit.hpp"
 
 #include <algorithm>
@@ -200,10 +199,8 @@ namespace ofi {
 
 status refused_post(ssize_t error)
 {
-    std::uint32_t left_out = 0;
-    if (shows(DAPL_DBG_TYPE_ERR) && post_refusals.allows(osd::now_ns(), left_out))
-        debug_line("posting to libfabric failed: %s; %u such lines were left out before",
-                   fi_strerror(static_cast<int>(-error)), left_out);
+    dapl_log_some(post_refusals, DAPL_DBG_TYPE_ERR, "posting to libfabric failed: %s",
+                  fi_strerror(static_cast<int>(-error)));
     const bool full = error == -FI_EAGAIN || error == -FI_ENOMEM;
     return full ? out_of_memory : status::error(DAT_INTERNAL_ERROR);
 }

@@ -5,7 +5,6 @@
 // since it looks at that set in fi_eq_read only, which is called under the lock of the adapter.
 #include "internal.hpp"
 
-#include "dapl_debug.hpp"
 #include "dapl_line_limit.hpp"
 #include "epoll_members.hpp"
 #include "osd_address.hpp"
@@ -110,10 +109,9 @@ void end(hca &device, const silent_socket &s) OSD_REQUIRES(device.lock)
         sockaddr_storage peer{};
         socklen_t size = sizeof peer;
         (void)getpeername(s.fd, reinterpret_cast<sockaddr *>(&peer), &size);
-        debug_line("%s: ended a connection from %s on which no request came; %u such lines were "
-                   "left out before",
-                   device.name, osd::address_text(reinterpret_cast<const sockaddr *>(&peer)).get(),
-                   left_out);
+        debug_line("%s: ended a connection from %s on which no request came%s", device.name,
+                   osd::address_text(reinterpret_cast<const sockaddr *>(&peer)).get(),
+                   left_out_text(left_out).bytes);
     }
     (void)shutdown(s.fd, SHUT_RDWR);
 }

@@ -5,7 +5,7 @@
 #include "end_line.hpp"
 #include "exchange.hpp"
 
-#include "dapl_debug.hpp"
+#include "dapl_line_limit.hpp"
 #include "osd_address.hpp"
 #include "osd_errno.hpp"
 
@@ -89,16 +89,18 @@ void on_path(void *owner, soft_hca::local_obstacle why_not_direct)
              direct ? "copy directly" : "go over UDP: ", direct ? "" : text_of(why_not_direct));
 }
 
+line_limit troubles; // all adapters share it
+
 void on_trouble(soft_hca::key_trouble what, const soft_hca::net_address &peer)
 {
     char host[INET6_ADDRSTRLEN] = "?";
     std::uint8_t bytes[16];
     peer.copy_host(bytes);
     (void)inet_ntop(peer.family(), bytes, host, sizeof host);
-    dapl_log(DAPL_DBG_TYPE_WARN, "%s, UDP port %u: %s", host, peer.port(),
-             what == soft_hca::key_trouble::wants_key
-                 ? "the peer takes only packets sealed with a key (key_file), and we have none"
-                 : "a packet is not sealed with our key: the peer has another key, or none");
+    dapl_log_some(troubles, DAPL_DBG_TYPE_WARN, "%s, UDP port %u: %s", host, peer.port(),
+                  what == soft_hca::key_trouble::wants_key
+                      ? "the peer takes only packets sealed with a key (key_file), and we have none"
+                      : "a packet is not sealed with our key: the peer has another key, or none");
 }
 
 void on_gone(void *owner)

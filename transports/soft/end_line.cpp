@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "end_line.hpp"
 
-#include "dapl_debug.hpp"
 #include "dapl_line_limit.hpp"
 #include "osd_address.hpp"
 
@@ -172,15 +171,6 @@ text counts_of(const soft_hca::pair_counts &of)
                   ", indirect %" PRIu64,
                   of.packets_out, of.packets_resent, of.by_ring, of.packets_in, of.duplicates,
                   of.early, of.dropped + of.corrupt, of.direct, of.indirect);
-    return out;
-}
-
-text left_out_text(std::uint32_t lines)
-{
-    text out;
-    out.bytes[0] = '\0';
-    if (lines != 0)
-        std::snprintf(out.bytes, sizeof out.bytes, "; %u such lines were left out", lines);
     return out;
 }
 

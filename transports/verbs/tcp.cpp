@@ -4,7 +4,7 @@
 // devices connect their queue pairs by TCP connections of the kernel's.
 #include "tcp.hpp"
 
-#include "dapl_debug.hpp"
+#include "dapl_line_limit.hpp"
 #include "interface_search.hpp"
 
 #include <algorithm>
@@ -46,6 +46,8 @@ constexpr std::uint8_t hop_limit = 64;
 /// Processors that are emulated need more than the usual time to send a request, if hundreds are
 /// sent at once.
 constexpr std::uint32_t request_patience_ms = 1000;
+
+line_limit strangers; // all adapters share it
 
 bool is_zero(const ibv_gid &gid)
 {
@@ -235,7 +237,8 @@ bool tcp_side::bring_up(tcp_connection &connection, const tcp_cm_address &addres
     qp &q = static_cast<qp &>(connection);
     pair_description peer;
     if (const char *why = read_description(device_, address, peer)) {
-        dapl_log(DAPL_DBG_TYPE_ERR, "%s: a peer cannot be connected to: %s", device_.name, why);
+        dapl_log_some(strangers, DAPL_DBG_TYPE_ERR, "%s: a peer cannot be connected to: %s",
+                      device_.name, why);
         return false;
     }
     const read_depths reads = agreed_reads(q, peer.reads_out, peer.reads_in);
