@@ -57,8 +57,10 @@ DAT_EVENT datagram_peer::event_of(DAT_EVENT_NUMBER event, const datagram_address
         more.status = DAT_OP_SUCCESS;
         more.remote_ah.ah = reinterpret_cast<struct ibv_ah *>(this);
         more.remote_ah.qpn = peer.number;
-        std::memcpy(&more.remote_ah.ia_addr, peer.address,
-                    std::min(sizeof more.remote_ah.ia_addr, osd::address::size_of(peer.address)));
+        if (peer.address != nullptr)
+            std::memcpy(
+                &more.remote_ah.ia_addr, peer.address,
+                std::min(sizeof more.remote_ah.ia_addr, osd::address::size_of(peer.address)));
         more.context.as_ptr = this;
     }
     DAT_EVENT out{};
