@@ -20,6 +20,7 @@ constexpr seconds limit{10};
 struct options {
     std::string node = "127.0.0.1", json;
     std::uint32_t size = 64, batches = 20, iterations = 2000;
+    double duration = 0; ///< in seconds; 0: by the number of batches
 };
 
 void follow(channel &leader, const std::string &node)
@@ -38,6 +39,12 @@ void follow(channel &leader, const std::string &node)
 }
 const peer_role following{"follow", follow};
 
+double batch_us(udp_link &link, channel &peer, const options &o, patience &p)
+{
+    announce(peer, {pattern::ping_pong, o.size, o.iterations, 0}, limit);
+    return ping_many(link, o.size, o.iterations, p).count() * 1e6 / o.iterations / 2;
+}
+
 void lead(const options &o)
 {
     auto [child, peer] = peer_process::start(following, o.node);
@@ -46,11 +53,13 @@ void lead(const options &o)
     link.meet(peer.receive<sockaddr_storage>(limit));
     patience p(peer, limit);
     std::vector<double> latency_us;
-    for (std::uint32_t i = 0; i < o.batches; ++i) {
-        announce(peer, {pattern::ping_pong, o.size, o.iterations, 0}, limit);
-        const seconds took = ping_many(link, o.size, o.iterations, p);
-        latency_us.push_back(took.count() * 1e6 / o.iterations / 2);
-    }
+    if (o.duration != 0)
+        (void)batch_us(link, peer, o, p); // warms up
+    const auto end =
+        clock::now() + std::chrono::duration_cast<clock::duration>(seconds(o.duration));
+    do {
+        latency_us.push_back(batch_us(link, peer, o, p));
+    } while (o.duration != 0 ? clock::now() < end : latency_us.size() < o.batches);
     peer.send(command{pattern::finish, 0, 0, 0});
     if (!child.ended_well(limit))
         throw program::failure("the peer process exited abnormally");
@@ -60,6 +69,7 @@ void lead(const options &o)
         program::write_json(o.json, {{"origin", program::origin_json()},
                                      {"size", o.size},
                                      {"latency_us", median(latency_us)},
+                                     {"mean_us", mean(latency_us)},
                                      {"best_us", quantile(latency_us, 0)}});
 }
 
@@ -74,6 +84,8 @@ int main(int argc, char **argv)
     line.size("--size", o.size, udp_link::largest, "bytes of a datagram");
     line.number("--batches", o.batches, 1u, 100'000u, "batches of round trips");
     line.number("--iterations", o.iterations, 1u, 10'000'000u, "round trips per batch");
+    line.number("--duration", o.duration, 0.0, 3600.0,
+                "run batches for so many seconds, in place of a number of them");
     line.text("--json", "FILE", o.json,
               "write the results as JSON to this file (- is standard output)");
     if (const auto status = line.parse(argc, argv))
