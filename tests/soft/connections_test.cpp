@@ -417,7 +417,8 @@ TEST_CASE_FIXTURE(fixture, "a timer that fires while its queue pair is freed doe
     REQUIRE(connect(a, number) == queue_pair::start::begun);
     a.pair.enter();
     a.pair.connection().cut();
-    a.pair.connection().on_timer(osd::now_ns() + 1'000'000'000); // was due before
+    std::uint32_t resends = 1;
+    (void)a.pair.connection().on_timer(osd::now_ns() + 1'000'000'000, resends); // was due before
     a.pair.leave();
     CHECK(!a.next(std::chrono::milliseconds(30)).has_value());
 }

@@ -5,6 +5,8 @@
 
 namespace soft_hca {
 
+static constexpr std::uint32_t resends_between_looks = 16; ///< at what has come
+
 namespace {
 
 /// The status of the initiator's completion for a fault that the responder found.
@@ -612,8 +614,11 @@ void reliable_connection::update_due(bool may_be_early)
         pair_->shard->arm_timer(pair_->identity.slot, due);
 }
 
-void reliable_connection::on_timer(std::int64_t now)
+bool reliable_connection::on_timer(std::int64_t now, std::uint32_t &resends)
 {
+    const bool again = state_.handshake_is_due(now) || (connected() && tx_.timed_out(now));
+    if (again && resends++ % resends_between_looks == 0)
+        return false;
     if (state_.handshake_is_due(now)) {
         if (state_.is(state::accepting) && !state_.retry_accept())
             die(connection_event::accept_failed);
@@ -641,19 +646,25 @@ void reliable_connection::on_timer(std::int64_t now)
             fail(tx_.failure());
     pump(now, true, false);
     update_due();
+    return true;
 }
+
+namespace {
 
 /// Of the connections to one device, one asks whether it is alive; all do when that brings no
 /// answer. Each asks for itself now and then: the device may have lost its other end.
-bool reliable_connection::shall_ask(std::int64_t now, heard_peers &peers, std::uint32_t slot) const
+bool shall_ask(const connection_state &of, const net_address &peer, std::int64_t now,
+               heard_peers &peers, std::uint32_t slot)
 {
-    if (!tx_.idle() || !state_.peer_is_silent(now, state_.heard_ns()))
+    if (!of.peer_is_silent(now, of.heard_ns()))
         return false;
-    const std::int64_t heard = std::max(state_.heard_ns(), peers.heard_ns(path_.peer()));
-    if (!state_.peer_is_silent(now, heard))
+    const std::int64_t heard = std::max(of.heard_ns(), peers.heard_ns(peer));
+    if (!of.peer_is_silent(now, heard))
         return peers.is_turn_of(slot);
-    return state_.peer_is_silent(now, heard, 2) || peers.asks_first(path_.peer());
+    return of.peer_is_silent(now, heard, 2) || peers.asks_first(peer);
 }
+
+} // namespace
 
 void reliable_connection::on_slow_timer(std::int64_t now, heard_peers &peers, std::uint32_t slot)
 {
@@ -665,7 +676,7 @@ void reliable_connection::on_slow_timer(std::int64_t now, heard_peers &peers, st
     } else if (pair_->sends.direct != nullptr && pair_->sends.direct->is_stuck()) {
         pair_->record.ending.note(end_cause::access_stuck);
         fail(pair_failure::terminate(fault::local_catastrophic, 0));
-    } else if (shall_ask(now, peers, slot)) {
+    } else if (tx_.idle() && shall_ask(state_, path_.peer(), now, peers, slot)) {
         if (!tx_.send_probe(now))
             fail(tx_.failure());
     } else {

@@ -71,12 +71,8 @@ public:
     /// Called after a batch of receive() calls, with the lock still held.
     void after_receiving(std::int64_t now);
     void flush_ack();
-    void on_timer(std::int64_t now);
-    /// Whether on_timer() would send a packet again.
-    bool has_timed_out(std::int64_t now) const
-    {
-        return state_.handshake_is_due(now) || (connected() && tx_.timed_out(now));
-    }
+    /// Counts what it sends again. False, and nothing was done: what waits is to be received first.
+    [[nodiscard]] bool on_timer(std::int64_t now, std::uint32_t &resends);
     /// A few times a second: checks that the peer is alive.
     void on_slow_timer(std::int64_t now, heard_peers &peers, std::uint32_t slot);
     /// An ICMP error about a packet of ours, whose header it quotes.
@@ -95,7 +91,6 @@ private:
     };
 
     bool connected() const { return state_.connected(); }
-    bool shall_ask(std::int64_t now, heard_peers &peers, std::uint32_t slot) const;
     void serve_new_receives();
     void update_due(bool may_be_early = false);
     void restart_parts(const numbers &from);

@@ -14,8 +14,7 @@ constexpr std::int64_t slow_tick_ns = 250'000'000;  ///< interval of slow timers
 constexpr std::int64_t late_ns = 500'000'000;       ///< a thread that comes so late was stopped
 constexpr std::int64_t reset_interval_ns = 100'000; ///< rate limit of resets
 constexpr std::uint32_t groups_at_once = 8;
-constexpr std::uint32_t resends_between_looks = 16; ///< at what has come
-constexpr std::int64_t lock_spin_ns = 2000;         ///< longer than a poll that receives little
+constexpr std::int64_t lock_spin_ns = 2000; ///< longer than a poll that receives little
 /// Packets of posts are held back for at most so many polls, and then sent in one batch.
 constexpr std::uint32_t longest_batch_polls = 16;
 /// While packets come by rings, one of so many polls does more than look at the rings.
@@ -471,12 +470,9 @@ void progress_engine::run_timer(std::uint32_t slot, std::int64_t now, std::uint3
             timers.set(slot);
     } else if (due <= now) {
         pair->enter();
-        const bool drains =
-            pair->connection().has_timed_out(now) && resends++ % resends_between_looks == 0;
-        if (!drains)
-            pair->connection().on_timer(now);
+        const bool done = pair->connection().on_timer(now, resends);
         pair->leave();
-        if (drains) {
+        if (!done) {
             (void)receive_waiting(now);
             run_timer(slot, now, resends);
         }
