@@ -438,7 +438,7 @@ private:
         }
     }
 
-    /// Synchronizes one transfer, or all: an implicit transfer takes the other implicit ones along.
+    /// Synchronizes one transfer, or all: an implicit transfer takes all implicit transfers along.
     void finish(std::size_t slot)
     {
         const bool implicit = slot == slots || transfers_[slot].implicit;

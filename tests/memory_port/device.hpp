@@ -64,7 +64,7 @@ private:
     std::atomic<std::uint64_t> added_{0}; ///< stored with the fabric's lock
     std::atomic<std::uint64_t> taken_{0}; ///< stored by the reader, as `reading_` is
     chunk *reading_;
-    chunk *oldest_; ///< from here on they belong to those who add
+    chunk *oldest_; ///< from here on chunks belong to the adding side
     chunk *newest_;
     std::uint64_t oldest_begins_ = 0;
     bool armed_ = false;

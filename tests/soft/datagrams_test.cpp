@@ -134,7 +134,7 @@ TEST_CASE("a flood without receives is counted, and nothing of it is kept")
     for (std::uint64_t i = 0; i < many; ++i)
         f.forge(f.right_header(), body, sizeof body);
     CHECK(becomes_true([&] { return f.b.counts().not_ready == many; }));
-    REQUIRE(f.b.receive(0, 40 + 8)); // too short for those that may yet come
+    REQUIRE(f.b.receive(0, 40 + 8)); // too short for later datagrams
     f.forge(f.right_header(), body, sizeof body);
     f.forge(f.right_header(), body, 8);
     const auto got = f.b.received();

@@ -1247,7 +1247,7 @@ TEST_CASE("the ends of many connections of a peer wait no longer than that of on
         c.names.peer_id = 1000 + i;
         REQUIRE(c.say(c.board.file()).edition != 0);
     }
-    c.claim(); // claims by the one gate of all
+    c.claim(); // claims by the common gate
     CHECK(c.time_of([&] { c.access.end(c.link); }) >= 990ms);
     CHECK(c.time_of([&] {
         for (direct_link *each : others)
