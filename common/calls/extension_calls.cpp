@@ -122,10 +122,11 @@ template <class Safety>
 status operate_datagrams(DAT_HANDLE handle, DAT_EXTENDED_OP op, va_list &from)
 {
     endpoint *ep = from_handle<endpoint>(handle);
+    const adapter *ia = ep != nullptr ? ep->ia : from_handle<adapter>(handle);
+    if (ia != nullptr && ia->attr.max_datagram_size == 0)
+        return unknown_operation;
     if (ep == nullptr)
         return invalid_handle(DAT_INVALID_HANDLE_EP);
-    if (ep->ia->attr.max_datagram_size == 0)
-        return unknown_operation;
     switch (static_cast<int>(op)) {
     case DAT_IB_UD_CM_FREE_OP:
         return ep->datagrams.free_context(va_arg(from, DAT_CONTEXT).as_ptr);
