@@ -134,12 +134,12 @@ class PortToml(WithPort):
                     " 2 of the contract, which is at 5: see its change log")
 
     def test_unknown_promise(self) -> None:
-        self.add("port.toml", "\n[promises]\nfinal_byte_lst = true\n", '[features]\n')
+        self.add("port.toml", "\n[promises]\nfinal_byte_lst = true\n", "lockless_dequeue = true\n")
         self.expect(f"port.toml:{self.line('port.toml', 'final_byte_lst')}: error: the suite knows"
                     r" no promise 'final_byte_lst'; .*did you mean 'final_byte_last'\?$")
 
     def test_promise_that_is_no_truth(self) -> None:
-        self.add("port.toml", "\n[promises]\nacknowledged = 1\n", '[features]\n')
+        self.add("port.toml", "\n[promises]\nacknowledged = 1\n", "lockless_dequeue = true\n")
         self.expect(r"port.toml:\d+: error: promise 'acknowledged' shall be true or false$")
 
     def test_no_adapters(self) -> None:
