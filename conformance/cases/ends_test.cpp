@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
+#include <mutex>
 #include <set>
 #include <string>
 
@@ -522,8 +524,70 @@ TEST_CASE("MEM-40: a zone outlives the endpoint, however its memory was freed an
 
 namespace {
 
+/// Makes the device fail, and tells how late waits ended after that. The measure is the time that
+/// programs take to start at this moment, as the command does that makes the device fail: a busy
+/// machine is given more.
+class failing_device {
+public:
+    using clock = std::filesystem::file_time_type::clock;
+
+    failing_device() : told_(std::filesystem::temp_directory_path() / "dapl-device-failed")
+    {
+        std::filesystem::remove(told_);
+        starts_ = start_programs();
+    }
+    failing_device(const failing_device &) = delete;
+    failing_device &operator=(const failing_device &) = delete;
+    ~failing_device() { std::filesystem::remove(told_); }
+
+    /// The command may last as long as the adapter is open.
+    void fail()
+    {
+        const std::string command =
+            "{ { " + the_settings().fail_device + "\n}; : > '" + told_.string() + "'; } &";
+        REQUIRE(std::system(command.c_str()) == 0);
+    }
+    /// Notes that a wait has ended. Any thread.
+    void wait_ended()
+    {
+        const std::lock_guard hold(lock_);
+        last_ = clock::now();
+        first_ = first_ == clock::time_point{} ? last_ : first_;
+    }
+    /// All waits have ended.
+    void expect_timely_ends()
+    {
+        constexpr int most = 50;
+        clock::time_point known = first_;
+        std::error_code none;
+        if (const auto ended = std::filesystem::last_write_time(told_, none); !none)
+            known = std::min(known, ended);
+        const auto measure = (starts_ + start_programs()) / (2 * programs);
+        const double late =
+            static_cast<double>((last_ - known).count()) / static_cast<double>(measure.count());
+        CAPTURE(late);
+        CHECK(late < most);
+    }
+
+private:
+    static constexpr int programs = 5;
+    static clock::duration start_programs()
+    {
+        const auto begun = clock::now();
+        for (int i = 0; i < programs; ++i)
+            REQUIRE(std::system(":") == 0);
+        return clock::now() - begun;
+    }
+
+    const std::filesystem::path told_; ///< file that is there once the command has ended
+    clock::duration starts_{};
+    std::mutex lock_;
+    clock::time_point first_{};
+    clock::time_point last_{};
+};
+
 /// Writes to the peer all the time until the connection has ended; each write comes back once.
-void write_until_the_end(connected_pair &pair)
+void write_until_the_end(connected_pair &pair, failing_device &device)
 {
     constexpr std::size_t most = 16;
     std::uint64_t posted = 0;
@@ -544,6 +608,7 @@ void write_until_the_end(connected_pair &pair)
         take();
         return seen.size() >= posted;
     }));
+    device.wait_ended();
     CHECK(stays_empty(pair.active.request_evd));
     CHECK(seen.size() == posted);
     CHECK(std::set<std::uint64_t>(seen.begin(), seen.end()).size() == posted);
@@ -565,6 +630,7 @@ TEST_CASE("LIFE-28: a device that fails breaks connections, flushes what is post
 {
     if (the_settings().fail_device.empty())
         NOT_CLAIMED("a device that fails; see --fail-device");
+    failing_device device;
     adapter ia;
     adapter other;
     connected_pair busy(ia, other);
@@ -585,6 +651,7 @@ TEST_CASE("LIFE-28: a device that fails breaks connections, flushes what is post
         DAT_COUNT more = 0;
         CHECK(dat_evd_wait(quiet.passive.recv_evd, DAT_TIMEOUT_INFINITE, 1, &first, &more) ==
               DAT_SUCCESS);
+        device.wait_ended();
         CHECK(first.event_data.dto_completion_event_data.status == DAT_DTO_ERR_FLUSHED);
     });
     helper_thread at_cno([&] { // which the connect may have triggered
@@ -593,14 +660,14 @@ TEST_CASE("LIFE-28: a device that fails breaks connections, flushes what is post
         do
             CHECK(dat_cno_wait(notified.cno, DAT_TIMEOUT_INFINITE, &which) == DAT_SUCCESS);
         while (dat_evd_dequeue(calling.recv_evd, &first) != DAT_SUCCESS);
+        device.wait_ended();
         CHECK(first.event_data.dto_completion_event_data.status == DAT_DTO_ERR_FLUSHED);
     });
     at_evd.await_asleep();
     at_cno.await_asleep();
 
-    const std::string command = "{ " + the_settings().fail_device + "\n} &";
-    REQUIRE(std::system(command.c_str()) == 0);
-    write_until_the_end(busy);
+    device.fail();
+    write_until_the_end(busy, device);
     for (test_endpoint *side :
          {&busy.active, &busy.passive, &quiet.active, &quiet.passive, &calling, &called}) {
         next_connection(side->connect_evd, DAT_CONNECTION_EVENT_BROKEN);
@@ -608,6 +675,7 @@ TEST_CASE("LIFE-28: a device that fails breaks connections, flushes what is post
     }
     at_evd.join();
     at_cno.join();
+    device.expect_timely_ends();
     for (std::uint64_t i = 1; i < 3; ++i) {
         expect_flushed(calling.recv_evd, i);
         expect_flushed(quiet.passive.recv_evd, i);
