@@ -180,9 +180,10 @@ struct private_data {
 
 /// How to open an HCA.
 struct hca_open_params {
-    const char *name;   ///< adapter name in dat.conf
-    const char *params; ///< ia_params of that line, never null, valid during the call
-    adapter *owner;     ///< the object to name in upcalls
+    const char *name;    ///< adapter name in dat.conf
+    const char *params;  ///< ia_params of that line, never null, valid during the call
+    adapter *owner;      ///< the object to name in upcalls
+    bool counts = false; ///< [device_counters] read_counters may follow; not where it is false
 };
 
 /// Limits and identity of an open HCA. Counts are per HCA unless said otherwise. The common layer

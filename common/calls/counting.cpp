@@ -18,8 +18,6 @@ namespace dapl::DAPL_TRANSPORT::core {
 
 namespace {
 
-std::atomic<bool> asked_for{false}; // written for each line of dat.conf
-
 // ------------------------------------------------------------------------------------ counting
 
 // An object that a successful call was about is there until another call frees it, and that would
@@ -252,7 +250,7 @@ DAT_RETURN with_counters(DAT_HANDLE handle, Then then)
 void counters_init()
 {
     const auto wanted = osd::environment_number("DAPL_COUNTERS", 0);
-    asked_for.store(wanted != 0, std::memory_order_relaxed);
+    adapter::counts.store(wanted != 0, std::memory_order_relaxed);
     adapter::offers_counters.store(wanted == 2, std::memory_order_relaxed);
 }
 
@@ -264,7 +262,7 @@ void note_time_of_post(endpoint &ep)
 
 bool counting()
 {
-    return asked_for.load(std::memory_order_relaxed);
+    return adapter::counts.load(std::memory_order_relaxed);
 }
 
 template <class Safety>

@@ -31,7 +31,8 @@ void keep_what_is_claimed(hca_attr &attr)
 
 status adapter::open_hca()
 {
-    const hca_open_params params{line.info.ia_name, line.params, this};
+    const hca_open_params params{line.info.ia_name, line.params, this,
+                                 counts.load(std::memory_order_relaxed)};
     const status opened = transport::dapls_ib_open_hca(hca, params);
     hca_open_ = opened.ok();
     if (hca_open_)

@@ -50,6 +50,9 @@ public:
     /// Counts these in the sums, too, where they are offered.
     void count_in_sum(endpoint_counters &);
     void count_in_sum(evd_counters &);
+    /// Whether calls are counted, and devices asked for what they count. Written for each line of
+    /// dat.conf.
+    static inline std::atomic<bool> counts{false};
     /// Whether adapters that are opened offer their counters.
     static inline std::atomic<bool> offers_counters{false};
 

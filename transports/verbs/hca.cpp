@@ -299,7 +299,8 @@ status transport::dapls_ib_open_hca(hca &device, const hca_open_params &params)
         return opened;
     }
     name_attributes(device);
-    begin_counting(device);
+    if (params.counts)
+        begin_counting(device);
     return success;
 }
 
