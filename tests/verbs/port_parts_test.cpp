@@ -139,6 +139,43 @@ TEST_CASE("accepts bring their private data")
     }
 }
 
+TEST_CASE("over siw, an accept tells a peer that asks for it where to write that it has the answer")
+{
+    const auto on = device(true);
+    on->siw = true;
+    const ready_place place{0x0123456789abcdef, 0x7654321};
+    for (const DAT_CONN_QUAL qualifier : {small, large})
+        for (std::size_t size = 0; size <= iwarp_data_size; ++size) {
+            CAPTURE(size);
+            const std::string data = data_of(size);
+            check_request(*on, data, qualifier);
+            const cm_message asked = request_message(*on, {data.data(), data.size()}, qualifier);
+            CHECK(is_marked(*on, arrived(*on, asked, 0)) == (size <= 232 || qualifier == small));
+            const cm_message sent = accept_message(*on, {data.data(), data.size()}, place);
+            CHECK(sent.size <= 248);
+            const cm_event event = arrived(*on, sent, 0);
+            CHECK(text(read_accept(*on, event)) == data);
+            const ready_place there = place_in(*on, event);
+            CHECK(there.key == (size + 20 <= 248 ? place.key : 0));
+            CHECK((there.key == 0 || there.address == place.address));
+        }
+}
+
+TEST_CASE("over siw, requests and accepts of other programs are taken as they are")
+{
+    const auto on = device(true);
+    on->siw = true;
+    for (const std::size_t size : {0, 7, 8, 20, 64}) {
+        cm_event event{};
+        event.param.conn.private_data_len = static_cast<std::uint8_t>(size);
+        DAT_CONN_QUAL high = 1;
+        CHECK(read_request(*on, event, high).size == size);
+        CHECK(read_accept(*on, event).size == size);
+        CHECK_FALSE(is_marked(*on, event));
+        CHECK(place_in(*on, event).key == 0);
+    }
+}
+
 TEST_CASE("rejects say who rejected, and are told from others")
 {
     for (const bool iwarp : {false, true}) {

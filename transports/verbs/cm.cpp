@@ -19,6 +19,7 @@ using namespace vrb;
 namespace {
 
 constexpr std::int64_t closing_tick_ns = 1'000'000;
+constexpr std::int64_t settling_tick_ns = 100'000;
 
 // Reasons of an InfiniBand reject.
 constexpr int no_listener = 8;
@@ -243,14 +244,23 @@ void go_live(hca &device, qp &q, const private_data &data) OSD_REQUIRES(device.l
     device.deliver(q, DAT_CONNECTION_EVENT_ESTABLISHED, data);
 }
 
-/// The reply is in flight; the peer should have it before any message.
+/// The reply is in flight; the peer should have it before any message. It tells that it has, if it
+/// can.
+void settle(hca &device, qp &q) OSD_REQUIRES(device.lock)
+{
+    const std::int64_t now = osd::now_ns();
+    if (now >= q.settled_at_ns || is_peer_ready(q))
+        go_live(device, q, {});
+    else if (q.ready != nullptr)
+        device.schedule(q, std::min(now + settling_tick_ns, q.settled_at_ns));
+    else
+        device.schedule(q, q.settled_at_ns);
+}
+
 void accepted(hca &device, qp &q) OSD_REQUIRES(device.lock)
 {
-    if (device.params.settle_ms == 0) {
-        go_live(device, q, {});
-        return;
-    }
-    device.schedule(q, ns_from_now(device.params.settle_ms));
+    q.settled_at_ns = ns_from_now(device.params.settle_ms);
+    settle(device, q);
 }
 
 /// The reply of an InfiniBand peer, which waits for our ready-to-use message.
@@ -365,9 +375,13 @@ void connection_event(hca &device, connection &c, const cm_event &event) OSD_REQ
         answered(device, q, c, event);
         break;
     case RDMA_CM_EVENT_ESTABLISHED:
-        if (q.phase() == phase::connecting)
+        q.reads_out = device.siw ? event.param.conn.initiator_depth : 0;
+        if (q.phase() == phase::connecting) {
+            if (const ready_place place = place_in(device, event); place.key != 0)
+                tell_ready(device, q, place);
             go_live(device, q, read_accept(device, event));
-        else if (q.phase() == phase::accepting)
+        }
+        if (q.phase() == phase::accepting)
             accepted(device, q);
         break;
     case RDMA_CM_EVENT_UNREACHABLE:
@@ -575,7 +589,7 @@ void attend_closing(hca &device, qp &q) OSD_REQUIRES(device.lock)
     if (now < q.close_after_ns)
         device.schedule(q, q.close_after_ns);
     else if (!closing_marker_completed(q) && now < q.close_by_ns)
-        device.schedule(q, now + closing_tick_ns);
+        device.schedule(q, now + (q.asks_to_close ? settling_tick_ns : closing_tick_ns));
     else
         conclude(device, q, DAT_CONNECTION_EVENT_DISCONNECTED);
 }
@@ -590,8 +604,8 @@ void attend(hca &device, qp &q)
     case phase::connecting:
         attend_attempt(device, q);
         break;
-    case phase::accepting: // has settled
-        go_live(device, q, {});
+    case phase::accepting:
+        settle(device, q);
         break;
     case phase::live: // is scheduled by its end only
         connection_lost(device, q);
@@ -628,12 +642,14 @@ status begin_attempt(hca &device, qp &q) OSD_REQUIRES(device.lock)
 }
 
 /// Returns false when the request cannot be answered any more.
-bool answer(qp &q, connection &c, const private_data &data)
+bool answer(hca &device, qp &q, connection &c, const private_data &data) OSD_REQUIRES(device.lock)
 {
     const read_depths reads = agreed_reads(q, c.peer_reads_out, c.peer_reads_in);
     if (c.gone || !ready_queue_pair(q, c.id, reads))
         return false;
-    const cm_message message = accept_message(*q.device, data);
+    q.ready = nullptr;
+    const ready_place place = c.tells_ready ? await_ready(device, q) : ready_place{};
+    const cm_message message = accept_message(device, data, place);
     rdma_conn_param agreed = parameters(q, reads, message);
     if (rdma_accept(c.id, &agreed) == 0) {
         c.unanswered = q.device->iwarp;
@@ -684,7 +700,7 @@ status transport::dapls_ib_accept_connection(cr &request, qp &q, const private_d
     q.link_up = &c;
     q.qos = DAT_QOS_BEST_EFFORT;
     q.enter(phase::accepting);
-    if (device.failed || !answer(q, c, data)) {
+    if (device.failed || !answer(device, q, c, data)) {
         tear_down(device, q);
         device.deliver_later(q, DAT_CONNECTION_EVENT_ACCEPT_COMPLETION_ERROR);
     }
@@ -705,8 +721,9 @@ void transport::dapls_ib_disconnect(qp &q, DAT_CLOSE_FLAGS flags)
     const bool ended = state == phase::live && q.is_scheduled();
     const bool settles = state == phase::live && device.params.settle_ms != 0;
     if ((graceful || settles) && !ended && post_closing_marker(q)) {
-        q.close_after_ns = ns_from_now(device.params.settle_ms);
-        q.close_by_ns = graceful ? ns_from_now(device.params.linger_ms) : q.close_after_ns;
+        const std::int64_t settled = ns_from_now(device.params.settle_ms);
+        q.close_after_ns = q.asks_to_close ? 0 : settled;
+        q.close_by_ns = graceful ? ns_from_now(device.params.linger_ms) : settled;
         q.enter(phase::closing);
         device.schedule(q, 0);
         return;

@@ -94,8 +94,9 @@ void forget_behind_read(cq &c, std::uint32_t qp_num) OSD_EXCLUDES(c.lock);
 /// Ends the connection or the attempt at one without an event, and the device's work for q; brings
 /// posted operations back.
 void tear_down(hca &device, qp &q) OSD_REQUIRES(device.lock);
-/// Posts an empty write behind all others; its completion shows that they have completed. False
-/// when the device refuses it.
+/// Posts an empty write behind all others; its completion shows that they have completed. Over siw
+/// it is a read where that can be: the peer answers once its own request in progress has completed.
+/// False when the device refuses it.
 bool post_closing_marker(qp &q) OSD_EXCLUDES(q.lock);
 /// Everything posted before the closing marker has completed or failed.
 bool closing_marker_completed(qp &q) OSD_EXCLUDES(q.lock);
@@ -124,6 +125,22 @@ status post_slow(qp &q, cq &completes_on, wr *&last, wr &w, Post post)
     last = &w;
     return success;
 }
+
+// --- ready.cpp
+
+/// A word at the peer; without one the key is 0.
+struct ready_place {
+    std::uint64_t address = 0;
+    std::uint32_t key = 0;
+};
+/// Makes a word that q's peer writes when it has read the answer.
+ready_place await_ready(hca &device, qp &q) OSD_REQUIRES(device.lock);
+bool is_peer_ready(const qp &q);
+/// Stores no bytes of a region in q's zone. False if the port has none there.
+bool empty_place(const qp &q, ibv_sge &out);
+/// Writes the peer's word, as the first request of the connection.
+void tell_ready(hca &device, qp &q, const ready_place &) OSD_REQUIRES(device.lock);
+void free_ready_words(hca &device, pd &) OSD_REQUIRES(device.lock);
 
 // --- windows.cpp
 
@@ -234,6 +251,9 @@ void connection_request(hca &device, const cm_event &event) OSD_REQUIRES(device.
 //   a request   with fewer bytes has their number in the last, and says so by asking for no flow
 //               control, a bit that has no other use; one with all 56 is as it is
 //   an accept   has the number in the byte behind the 56
+// Over siw both are followed by what ready.cpp is for: a request by a mark, an accept of a request
+// with that mark by a place and the mark.
+//
 // On both a reject begins with a header that tells a consumer's from the port's: a connection
 // manager makes rejects of its own, without any data, as when a process ends.
 //
@@ -253,12 +273,17 @@ struct cm_message {
 /// Private data that go with a request to this qualifier.
 std::size_t request_room(const hca &device, DAT_CONN_QUAL qualifier);
 cm_message request_message(const hca &device, const private_data &data, DAT_CONN_QUAL qualifier);
-cm_message accept_message(const hca &device, const private_data &data);
+cm_message accept_message(const hca &device, const private_data &data,
+                          const ready_place &place = {});
 cm_message reject_message(reject_reason reason, const private_data &data);
 /// Reads the private data of a connection request. `high` gets the qualifier without its low 16
 /// bits.
 private_data read_request(const hca &device, const cm_event &event, DAT_CONN_QUAL &high);
+/// Whether the peer that sent the request will tell that it has the answer.
+bool is_marked(const hca &device, const cm_event &event);
 private_data read_accept(const hca &device, const cm_event &event);
+/// The place that an accept names.
+ready_place place_in(const hca &device, const cm_event &event);
 /// Nothing when no port of this kind rejected.
 std::optional<reject_reason> read_reject(const cm_event &event, private_data &data);
 

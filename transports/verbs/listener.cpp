@@ -52,6 +52,7 @@ connection *new_request(hca &device, const cm_event &event)
     c->id->context = c;
     c->peer_reads_in = event.param.conn.initiator_depth;
     c->peer_reads_out = event.param.conn.responder_resources;
+    c->tells_ready = is_marked(device, event);
     return c;
 }
 

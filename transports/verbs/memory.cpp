@@ -70,6 +70,7 @@ void transport::dapls_ib_pd_free(pd &domain)
     if (domain.nothing != nullptr)
         (void)ibv_dereg_mr(domain.nothing);
     osd::lock_guard hold(domain.device->lock);
+    free_ready_words(*domain.device, domain);
     destroy_pd(*domain.device, domain.handle);
 }
 

@@ -28,6 +28,26 @@ static_assert(large_header + iwarp_data_size <= UINT8_MAX);
 constexpr std::size_t last_byte = ib_data_size - 1;
 constexpr unsigned char large_mark = 0x80;
 
+/// Behind the private data, of requests and of accepts with a place.
+constexpr unsigned char ready_mark[8] = {'D', 'A', 'P', 'L', 'r', 'd', 'y', 0xd2};
+constexpr std::size_t place_size = sizeof(std::uint64_t) + sizeof(std::uint32_t);
+constexpr std::size_t most_of_siw = 248;
+
+bool ends_marked(const cm_event &event)
+{
+    return event.size() >= sizeof ready_mark &&
+           std::memcmp(event.bytes + event.size() - sizeof ready_mark, ready_mark,
+                       sizeof ready_mark) == 0;
+}
+
+/// The bytes of an event up to the end of the private data.
+std::size_t data_size(const hca &device, const cm_event &event, std::size_t before_mark)
+{
+    const std::size_t behind = before_mark + sizeof ready_mark;
+    return device.siw && ends_marked(event) && event.size() >= behind ? event.size() - behind
+                                                                      : event.size();
+}
+
 void write_high(unsigned char *to, DAT_CONN_QUAL qualifier)
 {
     for (std::size_t i = 0; i < high_size; ++i, qualifier <<= 8)
@@ -46,6 +66,12 @@ void put(cm_message &message, std::size_t at, const void *bytes, std::size_t siz
 {
     if (size != 0)
         std::memcpy(message.bytes + at, bytes, size);
+}
+
+void append(cm_message &message, const void *bytes, std::size_t size)
+{
+    put(message, message.size, bytes, size);
+    message.size = static_cast<std::uint8_t>(message.size + size);
 }
 
 bool looks_large(const unsigned char *bytes, std::size_t size)
@@ -84,12 +110,13 @@ cm_message ib_request(const private_data &data, DAT_CONN_QUAL qualifier)
     return message;
 }
 
-private_data read_iwarp_request(const cm_event &event, DAT_CONN_QUAL &high)
+private_data read_iwarp_request(const hca &device, const cm_event &event, DAT_CONN_QUAL &high)
 {
-    if (event.size() < large_header || !looks_large(event.bytes, event.size()))
-        return {event.bytes, std::min(event.size(), iwarp_data_size)};
+    const std::size_t size = data_size(device, event, 0);
+    if (size < large_header || !looks_large(event.bytes, size))
+        return {event.bytes, std::min(size, iwarp_data_size)};
     high = read_high(event.bytes + sizeof(large_magic));
-    return {event.bytes + large_header, std::min(event.size() - large_header, iwarp_data_size)};
+    return {event.bytes + large_header, std::min(size - large_header, iwarp_data_size)};
 }
 
 private_data read_ib_request(const cm_event &event, DAT_CONN_QUAL &high)
@@ -117,10 +144,15 @@ std::size_t request_room(const hca &device, DAT_CONN_QUAL qualifier)
 
 cm_message request_message(const hca &device, const private_data &data, DAT_CONN_QUAL qualifier)
 {
-    return device.iwarp ? iwarp_request(data, qualifier) : ib_request(data, qualifier);
+    if (!device.iwarp)
+        return ib_request(data, qualifier);
+    cm_message message = iwarp_request(data, qualifier);
+    if (device.siw && message.size + sizeof ready_mark <= most_of_siw)
+        append(message, ready_mark, sizeof ready_mark);
+    return message;
 }
 
-cm_message accept_message(const hca &device, const private_data &data)
+cm_message accept_message(const hca &device, const private_data &data, const ready_place &place)
 {
     cm_message message;
     put(message, 0, data.bytes, data.size);
@@ -128,6 +160,11 @@ cm_message accept_message(const hca &device, const private_data &data)
     if (!device.iwarp) {
         message.bytes[ib_data_size] = static_cast<unsigned char>(data.size + 1);
         message.size = ib_data_size + 1;
+    }
+    if (place.key != 0 && data.size + place_size + sizeof ready_mark <= most_of_siw) {
+        append(message, &place.address, sizeof place.address);
+        append(message, &place.key, sizeof place.key);
+        append(message, ready_mark, sizeof ready_mark);
     }
     return message;
 }
@@ -147,12 +184,29 @@ cm_message reject_message(reject_reason reason, const private_data &data)
 private_data read_request(const hca &device, const cm_event &event, DAT_CONN_QUAL &high)
 {
     high = 0;
-    return device.iwarp ? read_iwarp_request(event, high) : read_ib_request(event, high);
+    return device.iwarp ? read_iwarp_request(device, event, high) : read_ib_request(event, high);
+}
+
+bool is_marked(const hca &device, const cm_event &event)
+{
+    return device.siw && ends_marked(event);
+}
+
+ready_place place_in(const hca &device, const cm_event &event)
+{
+    ready_place place;
+    const std::size_t size = data_size(device, event, place_size);
+    if (size == event.size())
+        return place;
+    std::memcpy(&place.address, event.bytes + size, sizeof place.address);
+    std::memcpy(&place.key, event.bytes + size + sizeof place.address, sizeof place.key);
+    return place;
 }
 
 private_data read_accept(const hca &device, const cm_event &event)
 {
-    private_data data{event.bytes, std::min(event.size(), device.max_private_data)};
+    private_data data{event.bytes,
+                      std::min(data_size(device, event, place_size), device.max_private_data)};
     if (!device.iwarp && event.size() > ib_data_size && event.bytes[ib_data_size] != 0)
         data.size = std::min<std::size_t>(data.size, event.bytes[ib_data_size] - 1u);
     return data;

@@ -144,6 +144,7 @@ struct connection : all_link {
     /// The service thread is in rdma_connect; or, with iWARP, the request was sent or accepted and
     /// no event has said how that ended.
     bool unanswered = false;
+    bool tells_ready = false;  ///< [siw] the peer that asks will tell when it has the answer
     bool gone = false;         ///< an event has told of its end
     bool leaving = false;      ///< let go by us; stays until its event
     deferred_destruction rest; ///< goes with it
@@ -199,9 +200,15 @@ struct qp : all_link, tcp_connection, drawing_link {
     connection *heir = nullptr;
     // The timer of connection_state: in phase accepting the connection is established, ESTABLISHED
     // not yet delivered; in phase live it has ended, and the service thread delivers that.
+    std::int64_t settled_at_ns = 0;  ///< latest time to be established, in phase accepting
     std::int64_t close_after_ns = 0; ///< earliest time to close, in phase closing
     bool broken = false;             ///< an operation failed otherwise than by the disconnect
     bool closing_marker_posted = false;
+    bool asks_to_close = false; ///< [siw] the closing marker is a read, which the peer answers
+    std::uint8_t reads_out = 0; ///< [siw] RDMA reads that the peer lets us have outstanding
+    wr ready_marker{};          ///< [siw] tells the peer that its answer was read
+    /// [siw] Word that the peer writes when it has read our answer; null without.
+    std::atomic<std::uint64_t> *ready = nullptr;
     wr closing_marker{}; ///< completes, in phase closing, after everything posted before
 };
 
@@ -209,7 +216,8 @@ struct pd {
     hca *device = nullptr;
     ibv_pd *handle = nullptr;
     ibv_mr *nothing = nullptr; ///< what windows are bound to that open nothing, once there are any
-    bool only_devices_read = false; ///< some memory here; guarded by hca::lock
+    struct ready_words *ready = nullptr; ///< [siw] see ready.cpp; guarded by hca::lock
+    bool only_devices_read = false;      ///< some memory here; guarded by hca::lock
 };
 
 struct mr {

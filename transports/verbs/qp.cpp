@@ -28,10 +28,10 @@ std::uint32_t at_least_one(DAT_COUNT n)
     return static_cast<std::uint32_t>(std::max(n, 1));
 }
 
-/// Room for the requests of an endpoint, and the closing marker.
+/// Room for the requests of an endpoint, the closing marker and, over siw, the ready marker.
 std::uint32_t plain_room(const qp &q)
 {
-    return at_least_one(q.params.max_send) + 1;
+    return at_least_one(q.params.max_send) + (q.device->siw ? 2 : 1);
 }
 
 /// Room for as many requests more as may go in front of binds of windows, if the device has it.
@@ -355,6 +355,13 @@ bool post_closing_marker(qp &q)
     request.wr_id = reinterpret_cast<std::uint64_t>(&q.closing_marker);
     request.opcode = IBV_WR_RDMA_WRITE; // writes nothing: no key, no place
     request.send_flags = IBV_SEND_SIGNALED;
+    ibv_sge nothing{};
+    q.asks_to_close = q.reads_out != 0 && empty_place(q, nothing);
+    if (q.asks_to_close) {
+        request.opcode = IBV_WR_RDMA_READ;
+        request.sg_list = &nothing;
+        request.num_sge = 1;
+    }
     ibv_send_wr *bad = nullptr;
     q.closing_marker.before = q.last_send;
     q.closing_marker.finished = false;
@@ -390,7 +397,7 @@ status transport::dapls_ib_qp_alloc(pd &domain, qp &q, cq *recv_cq, cq *send_cq,
     q.recv_cq = recv_cq != nullptr ? recv_cq : &device.spare;
     q.params = params;
     q.owner = params.owner;
-    q.closing_marker.plain = false;
+    q.closing_marker.plain = q.ready_marker.plain = false;
     const status made = make_queue_pair(device, q);
     if (!made.ok())
         return made;
