@@ -52,6 +52,9 @@ inline std::size_t write_body(std::uint8_t *out, const packet &p)
     case packet_kind::challenge:
     case packet_kind::response:
         return write_token(out, p.token);
+    case packet_kind::datagram:
+        std::memcpy(out, p.message, p.message_size);
+        return p.message_size;
     default:
         return 0;
     }
