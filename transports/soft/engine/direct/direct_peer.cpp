@@ -25,12 +25,13 @@ peer_sockets::~peer_sockets()
 
 bool peer_sockets::add(waitable socket, bool called, descriptor_set &watched)
 {
+    const osd::lock_guard hold(lock_);
     if (called && called_ >= 0 && local_socket::is_connected(called_)) {
         local_socket::close(socket);
         return true;
     }
     if (count_ == most)
-        (void)check(watched); // a sound peer has closed its surplus sockets by now
+        (void)check_all(watched); // a sound peer has closed its surplus sockets by now
     if (count_ == most || !watched.add(socket))
         return false;
     sockets_[count_++] = socket;
@@ -41,10 +42,17 @@ bool peer_sockets::add(waitable socket, bool called, descriptor_set &watched)
 
 bool peer_sockets::any_open() const
 {
+    const osd::lock_guard hold(lock_);
     return std::any_of(sockets_, sockets_ + count_, local_socket::is_connected);
 }
 
 bool peer_sockets::check(descriptor_set &watched)
+{
+    const osd::lock_guard hold(lock_);
+    return check_all(watched);
+}
+
+bool peer_sockets::check_all(descriptor_set &watched)
 {
     for (std::uint32_t i = 0; i < count_;) {
         std::uint8_t word = 0;
@@ -70,6 +78,7 @@ void peer_sockets::close(std::uint32_t at, descriptor_set &watched)
 
 void peer_sockets::ignore(descriptor_set &watched)
 {
+    const osd::lock_guard hold(lock_);
     for (std::uint32_t i = 0; i < count_; ++i)
         watched.remove(sockets_[i]);
 }

@@ -5,6 +5,7 @@
 #include "direct_board.hpp"
 #include "net/net.hpp"
 #include "net/net_local.hpp"
+#include "osd_sync.hpp"
 
 #include <atomic>
 #include <cstdint>
@@ -14,7 +15,7 @@ namespace soft_hca {
 /// The local sockets to a peer. Each of the two devices may connect some, several at a time, though
 /// one would do. A surplus socket is closed by the side that connected it, and kept by the other
 /// side until then: if both sides closed surplus sockets, each might close a socket that the other
-/// keeps.
+/// keeps. The device's thread changes them, and others may ask meanwhile whether one is open.
 class peer_sockets {
 public:
     static constexpr std::uint32_t max_calls = 32; ///< without an answer, of a device to all others
@@ -39,11 +40,13 @@ private:
     /// The calls, and one socket that each side keeps.
     static constexpr std::uint32_t most = max_calls + 2;
 
-    void close(std::uint32_t at, descriptor_set &watched);
+    bool check_all(descriptor_set &watched) OSD_REQUIRES(lock_);
+    void close(std::uint32_t at, descriptor_set &watched) OSD_REQUIRES(lock_);
 
-    waitable sockets_[most] = {};
-    std::uint32_t count_ = 0;
-    waitable called_ = -1; ///< the socket that we connected and keep
+    mutable osd::mutex lock_;
+    waitable sockets_[most] OSD_GUARDED_BY(lock_) = {};
+    std::uint32_t count_ OSD_GUARDED_BY(lock_) = 0;
+    waitable called_ OSD_GUARDED_BY(lock_) = -1; ///< the socket that we connected and keep
 };
 
 /// How long the end of an access of a peer is waited for. After a timeout the waits are short until
